@@ -1,0 +1,459 @@
+"""Every hyper-parameter: its name, its default and where a run's value came from.
+
+Names and defaults are those of the original release (configure_pretraining.py); the
+values of a size are those of the paper's Tables 6 and 7. A value is taken from the
+first of: explicit flag, `--hparams`, `--config`, the size, the default.
+"""
+
+import dataclasses
+import difflib
+import json
+import os
+import tomllib
+import types
+import typing
+
+from electra_tf.errors import InputError
+
+# The paper's Table 6, and two sizes of ours: `tiny` for the quickstart, and
+# `small_plus_plus`, the "small" that was released in 2020 (long inputs, long training,
+# a generator as large as the discriminator).
+ARCHITECTURES = {
+    "tiny": dict(
+        hidden_size=128,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=512,
+    ),
+    "small": dict(
+        hidden_size=256,
+        num_hidden_layers=12,
+        num_attention_heads=4,
+        intermediate_size=1024,
+    ),
+    "base": dict(
+        hidden_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        intermediate_size=3072,
+    ),
+    "large": dict(
+        hidden_size=1024,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        intermediate_size=4096,
+    ),
+}
+ARCHITECTURES["small_plus_plus"] = ARCHITECTURES["small"]
+
+SIZES = {
+    "tiny": dict(
+        embedding_size=128, generator_hidden_size=0.5, max_seq_length=128,
+        learning_rate=1.5e-3, num_warmup_steps=100, train_batch_size=32,
+        eval_batch_size=32, num_train_steps=1000, save_checkpoints_steps=250,
+        iterations_per_loop=25, eval_every_steps=250,
+    ),
+    "small": dict(
+        embedding_size=128, generator_hidden_size=0.25, max_seq_length=128,
+        learning_rate=5e-4, train_batch_size=128, num_train_steps=1_000_000,
+    ),
+    "small_plus_plus": dict(
+        embedding_size=128, generator_hidden_size=1.0, max_seq_length=512,
+        learning_rate=5e-4, train_batch_size=128, num_train_steps=4_000_000,
+    ),
+    "base": dict(
+        generator_hidden_size=1 / 3, max_seq_length=512,
+        learning_rate=2e-4, train_batch_size=256, num_train_steps=766_000,
+    ),
+    "large": dict(
+        generator_hidden_size=0.25, max_seq_length=512,
+        mask_prob=0.25, learning_rate=2e-4, train_batch_size=2048,
+        num_train_steps=400_000,
+    ),
+}  # fmt: skip
+
+# What the original's model_size sets: only the width of small's embeddings.
+ORIGINAL_SIZES = {"small": dict(embedding_size=128), "base": {}, "large": {}}
+
+DEBUG = dict(
+    train_batch_size=8, num_train_steps=20, eval_batch_size=4, iterations_per_loop=1,
+    num_eval_steps=2,
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """Shape of one Transformer encoder; the original's BertConfig."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    embedding_size: int
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+
+    def __post_init__(self):
+        for name in (
+            "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+            "intermediate_size", "embedding_size", "max_position_embeddings",
+            "type_vocab_size",
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise InputError(f"{name} must lie in [0, 1), got {value}")
+        if self.hidden_size % self.num_attention_heads:
+            raise InputError(
+                f"hidden_size {self.hidden_size} is not a multiple of "
+                f"num_attention_heads {self.num_attention_heads}"
+            )
+        if self.hidden_act not in ("gelu", "relu", "tanh", "linear"):
+            raise InputError(
+                "hidden_act must be gelu, relu, tanh or linear, got "
+                f"{self.hidden_act!r}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingConfig:
+    """Hyper-parameters of a pre-training run, frozen; see `load_config`."""
+
+    model_name: str
+    data_dir: str
+
+    debug: bool = False  # a few quick steps, to see that everything works
+    do_train: bool = True
+    do_eval: bool = False
+
+    # objective
+    electra_objective: bool = True  # False: masked language modelling, as BERT
+    electric_objective: bool = False
+    gen_weight: float = 1.0  # weight of the generator's masked LM loss
+    disc_weight: float = 50.0  # weight of the replaced token detection loss
+    mask_prob: float = 0.15
+    max_predictions_per_seq: int | None = None  # None: (mask_prob + .005) * length
+
+    # optimization
+    learning_rate: float = 5e-4
+    lr_decay_power: float = 1.0
+    weight_decay_rate: float = 0.01
+    num_warmup_steps: int = 10000
+
+    # training
+    iterations_per_loop: int = 200  # steps between two log lines
+    save_checkpoints_steps: int = 1000
+    num_train_steps: int = 1_000_000
+    num_eval_steps: int = 100  # only for debug and compat="original": see README
+    keep_checkpoint_max: int = 5
+
+    # model
+    model_size: str = "small"  # tiny, small, small_plus_plus, base or large
+    model_hparam_overrides: dict = dataclasses.field(default_factory=dict)
+    embedding_size: int | None = None  # None: hidden_size
+    vocab_size: int = 30522  # not given: the number of pieces in the vocabulary
+    do_lower_case: bool = True  # must agree with the records' manifest
+
+    # generator
+    uniform_generator: bool = False
+    two_tower_generator: bool = False
+    untied_generator_embeddings: bool = False
+    untied_generator: bool = True  # False: generator and discriminator are one encoder
+    generator_layers: float = 1.0  # fraction of the discriminator's
+    generator_hidden_size: float = 0.25  # fraction of the discriminator's
+    disallow_correct: bool = False  # the generator may not sample the original token
+    temperature: float = 1.0
+
+    # batches, in examples over all replicas
+    max_seq_length: int = 128
+    train_batch_size: int = 128
+    eval_batch_size: int = 128
+
+    # TPU, as in the original
+    use_tpu: bool = False
+    num_tpu_cores: int = 1
+    tpu_job_name: str | None = None
+    tpu_name: str | None = None
+    tpu_zone: str | None = None
+    gcp_project: str | None = None
+
+    # files; None: the usual place below data_dir
+    pretrain_tfrecords: str | None = None
+    eval_tfrecords: str | None = None
+    vocab_file: str | None = None
+    model_dir: str | None = None
+
+    # ours
+    seed: int = 1
+    compat: str = "none"  # "original" restores every behaviour that we mend
+    eval_every_steps: int = 10_000  # 0: only at the end
+    shuffle_shards: int = 16  # shards held and shuffled together
+
+    @property
+    def discriminator(self):
+        """EncoderConfig of the network we keep."""
+        shape = dict(ARCHITECTURES[self.model_size], **self.model_hparam_overrides)
+        embedding_size = self.embedding_size or shape["hidden_size"]
+        return EncoderConfig(
+            vocab_size=self.vocab_size, embedding_size=embedding_size, **shape
+        )
+
+    @property
+    def generator(self):
+        """EncoderConfig of the generator: a fraction of the discriminator's.
+
+        As in the original, heads (one per 64 units) and the inner width (four times
+        the hidden size) follow from the hidden size, and round() is half-to-even.
+        """
+        full = self.discriminator
+        hidden_size = int(round(full.hidden_size * self.generator_hidden_size))
+        return dataclasses.replace(
+            full,
+            hidden_size=hidden_size,
+            num_hidden_layers=int(
+                round(full.num_hidden_layers * self.generator_layers)
+            ),
+            intermediate_size=4 * hidden_size,
+            num_attention_heads=max(1, hidden_size // 64),
+            embedding_size=(
+                hidden_size if self.untied_generator_embeddings else full.embedding_size
+            ),
+        )
+
+    def to_dict(self):
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolved:
+    """A config and, for each of its values, the place that it came from."""
+
+    config: PretrainingConfig
+    sources: dict
+
+    def table(self):
+        """Lines `name value source`, one hyper-parameter each."""
+        values = self.config.to_dict()
+        width = max(map(len, values))
+        return "\n".join(
+            f"  {name:{width}}  {value!r:24}  {self.sources[name]}"
+            for name, value in values.items()
+        )
+
+
+def load_config(*, data_dir, model_name, config_file=None, hparams=None, flags=None):
+    """Resolves a pre-training config.
+
+    Args:
+        config_file: path of a TOML file, or None
+        hparams: dict, JSON text, or path of a JSON file, or None
+        flags: dict of the hyper-parameters given as flags of their own
+    Raises:
+        InputError: unknown name, wrong type, or values that can't go together.
+    """
+    given = [
+        ("flag", dict(flags or {})),
+        ("--hparams", parse_hparams(hparams)),
+        ("--config", read_toml(config_file) if config_file else {}),
+    ]
+    given = [(s, {k: check_value(k, v, s) for k, v in d.items()}) for s, d in given]
+    explicit = {}
+    for _, values in reversed(given):
+        explicit.update(values)
+    size = explicit.get("model_size", "small")
+    compat = explicit.get("compat", "none")
+    if compat not in ("none", "original"):
+        raise InputError(f'compat must be "none" or "original", got {compat!r}')
+    sizes = ORIGINAL_SIZES if compat == "original" else SIZES
+    if size not in sizes:
+        raise InputError(f"model_size must be one of {', '.join(sizes)}, got {size!r}")
+    layers = [*given, (f"size {size}", sizes[size])]
+    if explicit.get("debug"):
+        layers.insert(3, ("debug", DEBUG))
+    if explicit.get("electric_objective"):
+        layers.append(("electric_objective", {"two_tower_generator": True}))
+    layers.append(("default", defaults()))
+    values = {"data_dir": str(data_dir), "model_name": str(model_name)}
+    sources = {"data_dir": "flag", "model_name": "flag"}
+    for source, layer in layers:
+        for name, value in layer.items():
+            if name not in values:
+                values[name], sources[name] = value, source
+    complete(values, sources)
+    return Resolved(validate(PretrainingConfig(**values)), sources)
+
+
+def complete(values, sources):
+    """Fills in what follows from other values."""
+    if values["max_predictions_per_seq"] is None:
+        values["max_predictions_per_seq"] = int(
+            (values["mask_prob"] + 0.005) * values["max_seq_length"]
+        )
+        sources["max_predictions_per_seq"] = "mask_prob"
+    data_dir = values["data_dir"]
+    for name, place in {
+        "pretrain_tfrecords": ("pretrain_tfrecords", "pretrain_data.tfrecord*"),
+        "eval_tfrecords": ("eval_tfrecords", "pretrain_data.tfrecord*"),
+        "vocab_file": ("vocab.txt",),
+        "model_dir": ("models", values["model_name"]),
+    }.items():
+        if values[name] is None:
+            values[name], sources[name] = os.path.join(data_dir, *place), "data_dir"
+
+
+def validate(config):
+    """Returns `config`, or says which of its values can't be."""
+    if not config.model_name or any(c in config.model_name for c in "/\\\0"):
+        raise InputError(
+            f"model_name must be a plain folder name, got {config.model_name!r}"
+        )
+    positive = (
+        "num_train_steps", "train_batch_size", "eval_batch_size", "max_seq_length",
+        "iterations_per_loop", "save_checkpoints_steps", "keep_checkpoint_max",
+        "num_eval_steps", "max_predictions_per_seq", "shuffle_shards", "vocab_size",
+    )  # fmt: skip
+    for name in positive:
+        if getattr(config, name) < 1:
+            raise InputError(f"{name} must be at least 1, got {getattr(config, name)}")
+    for name in ("learning_rate", "temperature", "generator_layers",
+                 "generator_hidden_size", "lr_decay_power"):  # fmt: skip
+        if not 0 < getattr(config, name) < float("inf"):
+            raise InputError(f"{name} must be above 0, got {getattr(config, name)}")
+    for name in ("num_warmup_steps", "eval_every_steps", "weight_decay_rate",
+                 "gen_weight", "disc_weight", "seed"):  # fmt: skip
+        value = getattr(config, name)
+        if not value >= 0:
+            raise InputError(f"{name} must not be negative, got {value}")
+    if not 0 < config.mask_prob < 1:
+        raise InputError(f"mask_prob must lie between 0 and 1, got {config.mask_prob}")
+    if config.max_seq_length < 4:
+        raise InputError(
+            f"max_seq_length must be at least 4, got {config.max_seq_length}"
+        )
+    if config.use_tpu:
+        raise InputError("use_tpu: the TPU strategy is not available yet")
+    if config.electric_objective or config.two_tower_generator:
+        raise InputError(
+            "electric_objective and two_tower_generator are not available yet"
+        )
+    known = {field.name for field in dataclasses.fields(EncoderConfig)}
+    for name, value in config.model_hparam_overrides.items():
+        if name not in known - {"vocab_size", "embedding_size"}:
+            raise InputError(unknown_name(name, known, "model_hparam_overrides"))
+        check_type(name, value, field_types(EncoderConfig)[name], "--hparams")
+    table = config.discriminator.max_position_embeddings
+    if config.max_seq_length > table:
+        raise InputError(
+            f"max_seq_length {config.max_seq_length} is longer than the position table "
+            f"({table}): set model_hparam_overrides.max_position_embeddings to "
+            f"{config.max_seq_length} or more"
+        )
+    if config.max_predictions_per_seq > config.max_seq_length:
+        raise InputError(
+            f"max_predictions_per_seq {config.max_predictions_per_seq} is larger than "
+            f"max_seq_length {config.max_seq_length}"
+        )
+    try:
+        _ = config.generator  # its sizes must be possible too
+    except InputError as error:
+        raise InputError(
+            f"generator (generator_hidden_size {config.generator_hidden_size}, "
+            f"generator_layers {config.generator_layers}): {error}"
+        ) from None
+    return config
+
+
+def defaults():
+    return {
+        field.name: (
+            field.default_factory()
+            if field.default is dataclasses.MISSING
+            else field.default
+        )
+        for field in dataclasses.fields(PretrainingConfig)
+        if field.name not in ("model_name", "data_dir")
+    }
+
+
+def field_types(cls):
+    return typing.get_type_hints(cls)
+
+
+def check_value(name, value, source):
+    known = set(field_types(PretrainingConfig)) - {"data_dir", "model_name"}
+    if name in ("data_dir", "model_name"):
+        raise InputError(f"{name} in {source}: give it as --{name}")
+    if name not in known:
+        raise InputError(unknown_name(name, known, source))
+    return check_type(name, value, field_types(PretrainingConfig)[name], source)
+
+
+def check_type(name, value, wanted, source):
+    """Returns `value` as the type that the field declares, or says what is wrong."""
+    optional = isinstance(wanted, types.UnionType)
+    kinds = [k for k in typing.get_args(wanted) if k is not type(None)]
+    kind = kinds[0] if optional else wanted
+    if value is None and optional:
+        return None
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # 1e6 is how people write a million in JSON
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise InputError(
+            f"{name} in {source} must be {kind.__name__}, got "
+            f"{type(value).__name__} {value!r}"
+        )
+    return value
+
+
+def unknown_name(name, known, source):
+    near = difflib.get_close_matches(str(name), sorted(known), 1, 0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"unknown hyper-parameter {name!r} in {source}{hint}"
+
+
+def parse_hparams(hparams):
+    """Reads the original's `--hparams`: JSON text, or the path of a JSON file."""
+    if not hparams:
+        return {}
+    if isinstance(hparams, dict):
+        return hparams
+    text, place = hparams, "--hparams"
+    if not hparams.lstrip().startswith("{"):
+        place = f"--hparams file {hparams}"
+        try:
+            with open(hparams, encoding="utf-8") as f:
+                text = f.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"{place}: neither a JSON object nor a readable file ({error})"
+            ) from None
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{place} is not valid JSON: {error} (received {text[:60]!r}; "
+            'quote it as --hparams \'{"model_size": "base"}\')'
+        ) from None
+    if not isinstance(values, dict):
+        raise InputError(f"{place} must be a JSON object, got {type(values).__name__}")
+    return values
+
+
+def read_toml(path):
+    try:
+        with open(path, "rb") as f:
+            return tomllib.load(f)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"--config {path} is not valid TOML: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--config {path} can't be read: {error}") from None

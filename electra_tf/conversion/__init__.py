@@ -1,0 +1,1 @@
+"""Names and formats of other releases of ELECTRA."""

@@ -1,0 +1,1 @@
+"""Keras layers of the encoder and its heads; plain arguments, no config."""

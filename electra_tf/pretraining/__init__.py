@@ -1,0 +1,1 @@
+"""Masks, samples, corrupts and scores: the objectives of pre-training."""

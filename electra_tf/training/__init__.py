@@ -1,0 +1,1 @@
+"""The loop, its optimizer, its checkpoints. Knows nothing of ELECTRA."""

@@ -1,0 +1,1 @@
+"""Command-line tools that prepare and inspect pre-training data."""

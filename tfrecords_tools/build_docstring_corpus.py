@@ -1,0 +1,257 @@
+"""Writes a corpus of English prose that is already on every machine with this project.
+
+python -m tfrecords_tools.build_docstring_corpus --output_dir=text
+
+The prose comes from docstrings, comments and help topics of Python's standard
+library and of the packages that requirements.txt installs. Files are read, never
+imported. The same installed versions give the same bytes.
+"""
+
+import ast
+import hashlib
+import importlib.metadata
+import inspect
+import os
+import pathlib
+import re
+import sysconfig
+import warnings
+
+from absl import flags
+
+from electra_tf import command_line
+from electra_tf.data.tfrecord_files import UNFINISHED
+from electra_tf.errors import InputError
+
+FILE_BYTES = 4_000_000
+REQUIREMENTS = pathlib.Path(__file__).parent.parent / "requirements.txt"
+SKIPPED_FOLDERS = {"tests", "test", "site-packages", "idlelib", "lib2to3", "_vendor"}
+
+FLAGS = flags.FLAGS
+
+
+def build(output_dir, max_bytes):
+    """Writes corpus-00.txt, ... and returns (bytes, documents, sha256 of all)."""
+    existing = sorted(pathlib.Path(output_dir).glob("corpus-*.txt"))
+    sha256, size, number = hashlib.sha256(), 0, 0
+    texts, pending = [], bytearray()
+    for document in documents(source_files()):
+        data = ("\n".join(document) + "\n\n").encode()
+        if size + len(data) > max_bytes:
+            break
+        sha256.update(data)
+        size, number = size + len(data), number + 1
+        pending += data
+        if len(pending) >= FILE_BYTES:
+            texts.append(pending)
+            pending = bytearray()
+    texts += [pending] if pending else []
+    if not texts:
+        raise InputError(f"no document fits into {max_bytes} bytes")
+    os.makedirs(output_dir, exist_ok=True)
+    paths = [
+        pathlib.Path(output_dir) / f"corpus-{i:02d}.txt" for i in range(len(texts))
+    ]
+    for path, text in zip(paths, texts):
+        _write(path, text)
+    for path in set(existing) - set(paths):  # of an earlier, larger corpus
+        path.unlink()
+    return size, number, sha256.hexdigest()
+
+
+def _write(path, data):
+    unfinished = path.with_name(path.name + UNFINISHED)
+    try:
+        unfinished.write_bytes(data)
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+# ---- which files
+
+
+def source_files():
+    """Returns the Python files to read, the standard library's first."""
+    stdlib = pathlib.Path(sysconfig.get_paths()["stdlib"])
+    files = sorted(p for p in stdlib.rglob("*.py") if _wanted(p.relative_to(stdlib)))
+    for distribution in required_distributions():
+        paths = [p for p in distribution.files or [] if p.suffix == ".py"]
+        wanted = sorted(p for p in paths if _wanted(p))
+        files += [pathlib.Path(distribution.locate_file(p)) for p in wanted]
+    return files
+
+
+def _wanted(path):
+    return not SKIPPED_FOLDERS.intersection(path.parts) and ".." not in path.parts
+
+
+def required_distributions():
+    """Returns what requirements.txt installs, sorted by name; all if it's not there."""
+    if not REQUIREMENTS.exists():
+        found = {
+            _name(d.metadata["Name"]): d for d in importlib.metadata.distributions()
+        }
+        return [found[name] for name in sorted(found)]
+    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    waiting = [line for line in lines if re.match(r"\w", line)]
+    found = {}
+    while waiting:
+        requirement = waiting.pop()
+        name = _name(re.match(r"[\w.-]+", requirement)[0])
+        if name in found or "extra ==" in requirement:
+            continue
+        try:
+            found[name] = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # of another platform
+        waiting += found[name].requires or []
+    return [found[name] for name in sorted(found)]
+
+
+def _name(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+# ---- what of them
+
+
+def documents(files):
+    """Yields the prose of each file, a list of paragraphs not seen before."""
+    seen = set()
+    for path in files:
+        try:
+            source = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        document = []
+        for text in texts_of(source, every_string=path.parent.name == "pydoc_data"):
+            for paragraph in paragraphs(text):
+                key = hashlib.blake2b(paragraph.encode(), digest_size=8).digest()
+                if key not in seen:
+                    seen.add(key)
+                    document.append(paragraph)
+        if document:
+            yield document
+
+
+def texts_of(source, every_string=False):
+    """Returns the docstrings of a module, then its comments, in their order."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in old code
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    return [*_docstrings(tree, every_string), *_comments(source)]
+
+
+def _docstrings(tree, every_string):
+    """Strings that stand as statements (or all); only statements hold others."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        value = getattr(node, "value", None)
+        if isinstance(node, ast.Expr) and isinstance(value, ast.Constant):
+            if isinstance(value.value, str):
+                yield inspect.cleandoc(value.value)
+        elif every_string and isinstance(node, ast.Assign):
+            strings = [n.value for n in ast.walk(value) if isinstance(n, ast.Constant)]
+            yield from (inspect.cleandoc(s) for s in strings if isinstance(s, str))
+        for block in ("finalbody", "orelse", "handlers", "body"):
+            inner = getattr(node, block, ())
+            waiting += reversed(inner) if isinstance(inner, list) else ()
+
+
+def _comments(source):
+    """Joins consecutive lines of comment to one text each."""
+    for block in re.findall(r"(?:^[ \t]*#[^\n]*\n)+", source, re.MULTILINE):
+        yield re.sub(r"^[ \t]*# ?", "", block, flags=re.MULTILINE)
+
+
+def paragraphs(text):
+    """Yields the prose paragraphs of a text, each as one line."""
+    text = re.sub(r"```.*?(```|\Z)", "\n\n", text, flags=re.DOTALL)
+    for block in re.split(r"\n\s*\n", text):
+        for item in _items(block):
+            line = _unmarked(" ".join(item.split()))
+            if is_prose(line):
+                yield line
+
+
+def _items(block):
+    """Splits a block at changes of indentation; drops doctests and tables.
+
+    What is indented below a parameter's name is its description: prose, often.
+    """
+    items, indent = [[]], None
+    for line in block.split("\n"):
+        bare = line.strip()
+        at = len(line) - len(line.lstrip())
+        bullet = re.match(r"(?:[-*+•]|\d+[.)])\s+", bare)
+        parameter = re.match(r"\*{0,2}[`\w.,* ]{1,40}\s?:\s+(?=[A-Z(])", bare)
+        code = bare.startswith((">>>", "...", "$ ", "|", "+-", ".. ", ":", "@"))
+        if code or bullet or parameter or (indent is not None and at != indent):
+            items.append([])
+        indent = at
+        if bullet or parameter:
+            bare = bare[(bullet or parameter).end() :]
+            indent = None  # its next lines may hang
+        if not code:
+            items[-1].append(bare)
+        else:
+            items.append([])
+    return [" ".join(item) for item in items if item]
+
+
+def _unmarked(line):
+    """Takes away reStructuredText and Markdown marks around words."""
+    line = re.sub(r":[\w:+-]+:`~?([^`<]*?)(?: ?<[^>]*>)?`", r"\1", line)
+    line = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", line)
+    line = re.sub(r"`{1,2}([^`]*)`{1,2}_{0,2}", r"\1", line)
+    return re.sub(r"\*{1,2}(\w[^*]*\w)\*{1,2}", r"\1", line)
+
+
+_LICENCE = re.compile(
+    r"copyright|licen[sc]e|warrant(y|ies)|redistribut|all rights|apache\.org|@author"
+    r"|generated by|do not edit|pylint|noqa|type: ignore",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[A-Za-z][a-z]*(?:['-][a-z]+)*[,.;:!?)\"']*")
+
+
+def is_prose(line):
+    """True for whole sentences made of words: six at least, most of them plain."""
+    words = line.split()
+    if len(words) < 6 or line[-1] not in ".!?:\"')" or not line[0].isupper():
+        return False
+    if _LICENCE.search(line) or not any(mark in line for mark in (". ", ".", "?", "!")):
+        return False
+    plain = sum(1 for word in words if _WORD.fullmatch(word.lstrip("(\"'")))
+    return plain >= 0.75 * len(words)
+
+
+def define_flags():
+    flags.DEFINE_string("output_dir", None, "Where corpus-00.txt, ... go.")
+    flags.DEFINE_float("max_megabytes", 14.0, "Stop at this size (10**6 bytes).")
+    command_line.alias_with_hyphens("output_dir", "max_megabytes")
+
+
+def main():
+    if not FLAGS.output_dir:
+        raise InputError("--output_dir is missing: see --help")
+    if FLAGS.max_megabytes <= 0:
+        raise InputError(f"max_megabytes is {FLAGS.max_megabytes}, wanted more than 0")
+    size, number, sha256 = build(FLAGS.output_dir, int(FLAGS.max_megabytes * 1e6))
+    print(f"{size:,} bytes of {number:,} documents in {FLAGS.output_dir}")
+    print(f"sha256 {sha256}")
+
+
+def entry_point():
+    define_flags()
+    command_line.run(main)
+
+
+if __name__ == "__main__":
+    entry_point()
