@@ -185,6 +185,13 @@ def test_bad_input_ends_in_one_line_and_status_1(arguments, message):
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_a_target_that_cannot_be_written_is_reported_before_the_work(corpus, tmp_path):
+    blocker = write(tmp_path, "a file, not a folder")[0]
+    result = run_tool(f"--corpus_dir={corpus}", f"--vocab_file={blocker}/vocab.txt")
+    assert result.returncode == 1
+    assert blocker in result.stderr and len(result.stderr.splitlines()) == 1
+
+
 def test_importing_the_tool_defines_no_flags():
     from absl import flags
 

@@ -36,8 +36,8 @@ def build(output_dir, max_bytes):
     sha256, size, number = hashlib.sha256(), 0, 0
     texts, pending = [], bytearray()
     for document in documents(source_files()):
-        data = ("\n".join(document) + "\n\n").encode()
-        if size + len(data) > max_bytes:
+        data = _fitting(document, max_bytes - size)
+        if not data:
             break
         sha256.update(data)
         size, number = size + len(data), number + 1
@@ -57,6 +57,18 @@ def build(output_dir, max_bytes):
     for path in set(existing) - set(paths):  # of an earlier, larger corpus
         path.unlink()
     return size, number, sha256.hexdigest()
+
+
+def _fitting(document, room):
+    """Returns as many of a document's lines as fit, and the blank one after it."""
+    lines, size = [], 1
+    for paragraph in document:
+        line = f"{paragraph}\n".encode()
+        size += len(line)
+        if size > room:
+            break
+        lines.append(line)
+    return b"".join([*lines, b"\n"]) if lines else b""
 
 
 def _write(path, data):
@@ -180,6 +192,10 @@ def paragraphs(text):
                 yield line
 
 
+# "name: description", "name (type): description", "a, b : description".
+_PARAMETER = re.compile(r"\*{0,2}`?\w+`?(?:, `?\w+`?)*(?: ?\([^)]*\))?\s?:\s+")
+
+
 def _items(block):
     """Splits a block at changes of indentation; drops doctests and tables.
 
@@ -190,7 +206,7 @@ def _items(block):
         bare = line.strip()
         at = len(line) - len(line.lstrip())
         bullet = re.match(r"(?:[-*+•]|\d+[.)])\s+", bare)
-        parameter = re.match(r"\*{0,2}[`\w.,* ]{1,40}\s?:\s+(?=[A-Z(])", bare)
+        parameter = _PARAMETER.match(bare)
         code = bare.startswith((">>>", "...", "$ ", "|", "+-", ".. ", ":", "@"))
         if code or bullet or parameter or (indent is not None and at != indent):
             items.append([])
@@ -222,14 +238,14 @@ _WORD = re.compile(r"[A-Za-z][a-z]*(?:['-][a-z]+)*[,.;:!?)\"']*")
 
 
 def is_prose(line):
-    """True for whole sentences made of words: six at least, most of them plain."""
+    """True for six words or more, most of them plain, that end like a sentence."""
     words = line.split()
-    if len(words) < 6 or line[-1] not in ".!?:\"')" or not line[0].isupper():
+    if len(words) < 6 or line[-1] not in ".!?:\"')" or not line[0].isalpha():
         return False
-    if _LICENCE.search(line) or not any(mark in line for mark in (". ", ".", "?", "!")):
+    if _LICENCE.search(line):
         return False
     plain = sum(1 for word in words if _WORD.fullmatch(word.lstrip("(\"'")))
-    return plain >= 0.75 * len(words)
+    return plain >= 0.7 * len(words)
 
 
 def define_flags():

@@ -8,6 +8,8 @@ The file begins with the five special tokens (ids 0 to 4) and the free slots
 frequent first. The same corpus and options always give the same file.
 """
 
+import functools
+import importlib.util
 import multiprocessing
 import os
 import sys
@@ -239,7 +241,7 @@ def _search(words, size, characters, min_frequency, report):
     smaller, larger = characters, []
     if not words or size <= len(characters):
         return smaller, larger
-    report("learning pieces (loading TensorFlow Text first)")
+    report("learning pieces")
     low, high = max(1, min_frequency), words[0][1] + 1
     threshold = words[min(size, len(words)) - 1][1]
     for _ in range(MAX_SEARCH_STEPS):
@@ -259,11 +261,7 @@ def _search(words, size, characters, min_frequency, report):
 
 
 def _learn_with_threshold(words, threshold, characters):
-    # Late: it takes seconds, and `--help` and bad flags shouldn't.
-    from tensorflow_text.tools.wordpiece_vocab import (
-        wordpiece_tokenizer_learner_lib as learner,
-    )
-
+    learner = _load_learner()
     params = learner.Params(
         upper_thresh=None,
         lower_thresh=None,
@@ -281,6 +279,27 @@ def _learn_with_threshold(words, threshold, characters):
     # The learner has "##," too, which no text can give.
     alone = {f"##{c}" for c in characters if len(c) == 1 and _stands_alone(ord(c))}
     return [piece for piece in pieces if piece not in alone]
+
+
+@functools.cache
+def _load_learner():
+    """Loads TensorFlow Text's learner, a file of plain Python, without TensorFlow.
+
+    It is what `keras_nlp.tokenizers.compute_word_piece_vocabulary` runs.
+    """
+    package = importlib.util.find_spec("tensorflow_text")
+    if package is None:
+        raise InputError(
+            "learning a vocabulary needs the package tensorflow-text: "
+            "pip install tensorflow-text"
+        )
+    name = "wordpiece_tokenizer_learner_lib"
+    folder = package.submodule_search_locations[0]
+    path = os.path.join(folder, "tools", "wordpiece_vocab", f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    learner = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(learner)
+    return learner
 
 
 def _fill(pieces, vocab_size, num_unused, report):
@@ -396,7 +415,6 @@ def define_flags():
 
 
 def main():
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # the learner loads it
     options = flags.FLAGS
     for name in ("corpus_dir", "vocab_file"):
         if not options[name].value:
@@ -434,6 +452,12 @@ def _check_target(path, overwrite):
         raise InputError(
             f"--vocab_file={path} exists already: give another name, or --overwrite"
         )
+    if "://" not in path:
+        # Now, not after hours of work.
+        folder = os.path.dirname(os.path.abspath(path))
+        os.makedirs(folder, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise InputError(f"--vocab_file={path}: {folder} is not writable")
 
 
 def _say(message):

@@ -68,7 +68,7 @@ class BuilderSettings:
 class Summary:
     """What a build did; `counts` are of training and evaluation together."""
 
-    counts: dict
+    counts: collections.Counter
     manifest: records.Manifest
     eval_manifest: records.Manifest | None
     bad_lines: list  # (path, line number) of lines that aren't UTF-8
@@ -114,12 +114,16 @@ def build(
             corpus = _documents(files, settings, total, on_progress, bad_lines)
             _run_stream(worker, corpus, folders, num_processes)
         manifests = _publish(folders, settings, tokenizer_settings, vocabulary)
-    counts = sum((f.counts for f in folders.values()), collections.Counter())
-    return Summary(dict(counts), manifests[False], manifests.get(True), bad_lines)
+    counts = collections.Counter()
+    for folder in folders.values():
+        counts.update(folder.counts)
+    return Summary(counts, manifests[False], manifests.get(True), bad_lines)
 
 
 def default_eval_dir(output_dir):
-    return os.path.join(os.path.dirname(output_dir.rstrip("/")), "eval_tfrecords")
+    return os.path.join(
+        os.path.dirname(os.fspath(output_dir).rstrip("/")), "eval_tfrecords"
+    )
 
 
 def choose_num_out_files(settings, corpus_bytes):
@@ -236,5 +240,5 @@ def _naming_full_disk(output_dir):
         yield
     except OSError as error:
         if error.filename is None:
-            error.filename = output_dir
+            error.filename = os.fspath(output_dir)
         raise

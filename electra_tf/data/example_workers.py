@@ -57,7 +57,7 @@ class ExampleWorker:
         writers = [records.ShardWriter(path) for path in shard_paths]
         try:
             for path in order:
-                lines = self._counted(read_lines(path, chunk_characters=1 << 30))
+                lines = self._counted(read_lines(path, chunk_bytes=1 << 30))
                 for example in segments.original_examples(builder, lines, separated):
                     writer = writers[self._counts["examples"] % len(writers)]
                     writer.write_framed(self._record(example))
@@ -125,6 +125,7 @@ def _pool(worker, num_processes):
         initializer=_start_process,
         initargs=(worker,),
     )
+    others = set(multiprocessing.active_children())
     try:
         yield pool
     except concurrent.futures.BrokenExecutor as error:
@@ -132,6 +133,11 @@ def _pool(worker, num_processes):
             "a worker process has died, probably for want of memory: try again with "
             "a smaller num_processes"
         ) from error
+    except BaseException:
+        # Interrupted: a job of the original may have hours to go.
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

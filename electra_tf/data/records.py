@@ -4,8 +4,8 @@ A shard is named `pretrain_data.tfrecord-{i}-of-{n}` and holds tf.train.Example
 messages with three int64 lists of max_seq_length numbers each, as the original's:
 input_ids, input_mask and segment_ids.
 
-Messages are encoded here, without TensorFlow (see tfrecord_files.py) and with their
-keys in sorted order, so that equal examples are equal bytes.
+Files and messages are written without TensorFlow (tfrecord_files.py and
+example_proto.py), whose import takes seconds in every worker process.
 """
 
 import dataclasses
@@ -14,6 +14,7 @@ import json
 import os
 import re
 
+from electra_tf.data.example_proto import decode_example, serialize_example
 from electra_tf.data.tfrecord_files import (
     UNFINISHED,
     ShardWriter,
@@ -81,12 +82,9 @@ def parse_batch(serialized, max_seq_length):
 
 def parse_example(data, where="the record"):
     """Returns the three lists of one serialized example as Python ints."""
-    import tensorflow as tf
-    from google.protobuf.message import DecodeError
-
     try:
-        features = tf.train.Example.FromString(data).features.feature
-    except DecodeError:
+        features = decode_example(data)
+    except ValueError:
         features = {}
     missing = [key for key in KEYS if key not in features]
     if missing:
@@ -95,36 +93,7 @@ def parse_example(data, where="the record"):
             f"{where} isn't a pre-training example: it has no {missing[0]!r} "
             f"(features found: {found})"
         )
-    return {key: list(features[key].int64_list.value) for key in KEYS}
-
-
-def serialize_example(example):
-    """Returns the tf.train.Example message of lists of non-negative ints by name."""
-    features = b"".join(_feature(key, example[key]) for key in sorted(example))
-    return _field(1, features)
-
-
-class _Varints(dict):
-    def __missing__(self, number):
-        rest, out = number, bytearray()
-        while rest > 127:
-            out.append(rest & 127 | 128)
-            rest >>= 7
-        self[number] = bytes(out) + bytes([rest])
-        return self[number]
-
-
-_varints = _Varints()
-
-
-def _field(number, payload):
-    return bytes([number << 3 | 2]) + _varints[len(payload)] + payload
-
-
-def _feature(key, values):
-    packed = b"".join(map(_varints.__getitem__, values))
-    feature = _field(3, _field(1, packed))  # Feature.int64_list.value
-    return _field(1, _field(1, key.encode()) + _field(2, feature))
+    return {key: features[key] for key in KEYS}
 
 
 def first_record_length(path):
@@ -154,10 +123,14 @@ class Manifest:
     format: str = FORMAT
 
     def write(self, folder):
-        path = os.path.join(folder, MANIFEST_NAME)
-        with open_file(path + UNFINISHED, "w") as stream:
+        replace_file(self.prepare(folder), os.path.join(folder, MANIFEST_NAME))
+
+    def prepare(self, folder):
+        """Writes the file under a temporary name, which is returned."""
+        path = os.path.join(folder, MANIFEST_NAME + UNFINISHED)
+        with open_file(path, "w") as stream:
             stream.write(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
-        replace_file(path + UNFINISHED, path)
+        return path
 
 
 def read_manifest(folder):

@@ -77,12 +77,13 @@ class RecordsFolder:
 
     def publish(self, manifest):
         """Puts the finished shards in the place of what the folder held."""
+        prepared = manifest.prepare(self.folder)  # the last that a full disk can stop
         for path in self._finished_files():
             remove_file(path)
         for path in self.shard_paths:
             replace_file(path + UNFINISHED, path)
-        # Last: a folder with a manifest is complete.
-        manifest.write(self.folder)
+        # A folder with a manifest is complete.
+        replace_file(prepared, self.path(records.MANIFEST_NAME))
 
     def _finished_files(self):
         """Lists what a build has left here: shards, and a manifest of ours."""

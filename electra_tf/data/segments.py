@@ -7,13 +7,13 @@ decides about the line that straddles it; the target is max_seq_length, but for 
 the examples a random length from 5 up. Neither mixes documents.
 
 `OriginalExampleBuilder` cuts what overflows max_seq_length, which on prose at length
-128 loses a fifth of the tokens and more. `ExampleBuilder` (the default) loses none:
+128 loses a sixth of the tokens and more. `ExampleBuilder` (the default) loses none:
 - what overflows, be it the rest of a long line, opens the next example;
 - a line goes to the first segment only while the second is empty, so that the
   text keeps its order (the original lets a later short line jump the queue);
-- an example is made once max_seq_length / 8 tokens more than its target are there,
-  and what is left at the end of a document is halved if it doesn't fit into one
-  example: a document longer than one example doesn't end in a scrap of a few tokens;
+- an example is made once max_seq_length * 9/8 tokens are there, and what is left at
+  the end of a document is halved if it doesn't fit into one example: a document
+  longer than one example doesn't end in a scrap of a few tokens;
 - its draws are seeded by the document's text, so that examples depend neither on
   the order of documents nor on the number of processes.
 """
@@ -90,7 +90,7 @@ class ExampleBuilder:
         self._rng = rng
         self._sentences = collections.deque()
         self._length = 0
-        self._target_length = max_seq_length
+        self._target_length = draw_target(rng, max_seq_length)
 
     def add_line(self, line):
         ids = self._encode(line)
@@ -98,7 +98,7 @@ class ExampleBuilder:
             self._sentences.append(ids)
             self._length += len(ids)
         examples = []
-        while self._length >= self._target_length + self._max_seq_length // 8:
+        while self._length >= self._max_seq_length + self._max_seq_length // 8:
             examples.append(self._make_example(self._max_seq_length))
         return examples
 

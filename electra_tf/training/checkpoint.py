@@ -1,0 +1,191 @@
+"""Checkpoints: every variable under its path, the optimizer's state, the step, why.
+
+    checkpoints/step_00001000/variables.*   TensorFlow's tensor files
+    checkpoints/step_00001000/state.json    step, config, fingerprints; written last
+
+Keyed by path, because `tf.train.Checkpoint` silently leaves out Keras layers that are
+held in lists. A folder without state.json is unfinished and never read.
+"""
+
+import json
+import os
+import shutil
+
+from electra_tf.errors import InputError
+
+PREFIX = "variables"
+STATE = "state.json"
+STEP = "global_step"
+
+
+class Checkpoints:
+    """The checkpoints of one model folder.
+
+    Args:
+        folder: where they are kept
+        variables: {name: Keras or tf variable}, weights and optimizer slots
+        keep: how many of the latest to keep; the best is kept beside them
+    """
+
+    def __init__(self, folder, variables, keep=5):
+        self.folder = folder
+        self.variables = variables
+        self.keep = keep
+
+    def save(self, step, state):
+        """Writes the checkpoint of `step` and removes the oldest beyond `keep`."""
+        path = write(
+            os.path.join(self.folder, step_name(step)), self.values(), step, state
+        )
+        for old in finished(self.folder)[: -self.keep]:
+            remove(os.path.join(self.folder, old))
+        return path
+
+    def save_best(self, step, state):
+        """Writes the best checkpoint so far, then removes the one it replaces."""
+        folder = os.path.join(self.folder, "best")
+        path = write(os.path.join(folder, step_name(step)), self.values(), step, state)
+        for old in finished(folder):
+            if old != step_name(step):
+                remove(os.path.join(folder, old))
+        return path
+
+    def values(self):
+        return {name: variable.numpy() for name, variable in self.variables.items()}
+
+    def restore_latest(self):
+        """Restores the latest checkpoint that can be read.
+
+        Returns: its state, or None where there is no checkpoint.
+        """
+        import tensorflow as tf
+
+        names = finished(self.folder)
+        for name in reversed(names):
+            path = os.path.join(self.folder, name)
+            try:
+                restore(path, self.variables)
+                return read_state(path)
+            except (tf.errors.DataLossError, tf.errors.NotFoundError, ValueError) as e:
+                print(f"warning: checkpoint {path} is damaged ({first_line(e)})")
+        if names:
+            raise InputError(
+                f"none of the {len(names)} checkpoints in {self.folder} can be read"
+            )
+        return None
+
+
+def step_name(step):
+    return f"step_{step:08d}"
+
+
+def finished(folder):
+    """Names of the complete checkpoints in a folder, oldest first."""
+    import tensorflow as tf
+
+    if not tf.io.gfile.isdir(folder):
+        return []
+    names = [name.rstrip("/") for name in tf.io.gfile.listdir(folder)]
+    return sorted(
+        (
+            name
+            for name in names
+            if name.startswith("step_")
+            and name[5:].isdigit()
+            and tf.io.gfile.exists(os.path.join(folder, name, STATE))
+        ),
+        key=lambda name: int(name[5:]),
+    )
+
+
+def find_checkpoint(folder):
+    """The best checkpoint below a folder, else the latest, else an error."""
+    for place in (os.path.join(folder, "best"), folder):
+        names = finished(place)
+        if names:
+            return os.path.join(place, names[-1])
+    raise InputError(f"no checkpoint in {folder}: train the model first")
+
+
+def write(path, values, step, state):
+    """Writes one checkpoint under a temporary name and gives it its own."""
+    import numpy as np
+    import tensorflow as tf
+
+    values = values | {STEP: np.int64(step)}
+    remote = "://" in path
+    temporary = path if remote else path + ".unfinished"
+    remove(temporary)
+    tf.io.gfile.makedirs(temporary)
+    try:
+        names = sorted(values)
+        tf.raw_ops.SaveV2(
+            prefix=os.path.join(temporary, PREFIX),
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[values[name] for name in names],
+        )
+        tf.raw_ops.MergeV2Checkpoints(
+            checkpoint_prefixes=[os.path.join(temporary, PREFIX)],
+            destination_prefix=os.path.join(temporary, PREFIX),
+            delete_old_dirs=False,
+        )
+        with tf.io.gfile.GFile(os.path.join(temporary, STATE), "w") as stream:
+            stream.write(json.dumps({"step": step} | state, indent=1))
+    except (tf.errors.OpError, OSError) as error:
+        remove(temporary)
+        raise InputError(
+            f"checkpoint {path} can't be written ({first_line(error)}): free some "
+            "space or choose another folder; earlier checkpoints are whole"
+        ) from None
+    if not remote:
+        remove(path)
+        os.replace(temporary, path)
+    return path
+
+
+def remove(path):
+    import tensorflow as tf
+
+    if "://" not in path:
+        shutil.rmtree(path, ignore_errors=True)
+    elif tf.io.gfile.exists(path):
+        tf.io.gfile.rmtree(path)
+
+
+def read_state(path):
+    import tensorflow as tf
+
+    with tf.io.gfile.GFile(os.path.join(path, STATE)) as stream:
+        return json.loads(stream.read())
+
+
+def restore(path, variables):
+    """Assigns every variable from a checkpoint, all or nothing.
+
+    Raises:
+        InputError: a variable is missing or has another shape.
+    """
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(os.path.join(path, PREFIX))
+    shapes = reader.get_variable_to_shape_map()
+    missing = sorted(set(variables) - set(shapes))
+    if missing:
+        raise InputError(
+            f"checkpoint {path} lacks {len(missing)} variables, {missing[0]!r} among "
+            "them: it is of another model"
+        )
+    for name, variable in variables.items():
+        if list(variable.shape) != list(shapes[name]):
+            raise InputError(
+                f"checkpoint {path}: {name} has shape {shapes[name]}, the model's is "
+                f"{list(variable.shape)}"
+            )
+    values = {name: reader.get_tensor(name) for name in variables}
+    for name, variable in variables.items():
+        variable.assign(values[name])
+
+
+def first_line(error):
+    return str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
