@@ -6,7 +6,7 @@ scores; `training` is the loop, its optimizer and its checkpoints; `conversion` 
 the names of other releases; `export` writes SavedModels; `run_*` are the commands.
 
 Importing this package imports nothing heavy: `electra_tf.Encoder` and
-`electra_tf.load_pretraining` bring TensorFlow in when they are first used.
+`electra_tf.load_objective` bring TensorFlow in when they are first used.
 """
 
 import os
@@ -20,6 +20,7 @@ _LAZY = {
     "Encoder": "electra_tf.encoder",
     "PretrainingConfig": "electra_tf.config",
     "build_objective": "electra_tf.pretraining.objectives",
+    "load_objective": "electra_tf.pretrained",
 }
 
 

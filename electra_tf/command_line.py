@@ -1,15 +1,50 @@
 """How every command of the package starts and how it reports bad input."""
 
+import os
 import sys
 
 from absl import app, flags
 
 from electra_tf.errors import InputError
 
+PACKAGES = ("electra_tf", "tfrecords_tools")
+
 
 def run(main):
     """Parses the flags and calls `main()`; bad input ends in one line, status 1."""
-    app.run(lambda argv: _guarded(main, argv[1:]))
+    _describe_in_help(main)
+    try:
+        try:
+            app.run(lambda argv: _guarded(main, argv[1:]), flags_parser=_parse)
+        finally:
+            sys.stdout.flush()  # where a closed pipe (`| head`) shows at the latest
+    except BrokenPipeError:
+        # Python flushes once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _describe_in_help(main):
+    """Makes --help show what `python -m` shows when a console script is started.
+
+    absl looks for docstring and flags in the main module, there the script itself.
+    """
+    started = sys.modules["__main__"]
+    started.__doc__ = started.__doc__ or sys.modules[main.__module__].__doc__
+    for module, defined in flags.FLAGS.flags_by_module_dict().items():
+        # The aliases, which this module defines, would double the list.
+        if module.split(".")[0] in PACKAGES and module != __name__:
+            for flag in defined:
+                flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
+
+
+def _parse(argv):
+    try:
+        return flags.FLAGS(argv)
+    except flags.Error as error:
+        sys.exit(f"error: {one_line(error)} (--help lists the flags)")
+    except SystemExit:
+        sys.exit(0)  # --help was answered, which absl calls a failure
 
 
 def _guarded(main, left_over):
@@ -20,6 +55,8 @@ def _guarded(main, left_over):
                 "--name=value (a switch as --name or --noname)"
             )
         return main()
+    except BrokenPipeError:
+        raise
     except InputError as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 1
@@ -39,7 +76,8 @@ def one_line(error):
 def alias_with_hyphens(*names):
     """Lets `--data-dir` stand for `--data_dir`, as the original's flags did.
 
-    A switch also gets the original's negation, `--no-lower-case`.
+    A switch is turned off by `--nodo_lower_case` or `--nodo-lower-case`. The
+    original's `--no-lower-case` is a flag of the dataset builder alone.
     """
     for name in names:
         hyphened = name.replace("_", "-")

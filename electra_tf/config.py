@@ -111,6 +111,10 @@ class EncoderConfig:
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise InputError(f"{name} must lie in [0, 1), got {value}")
+        if not 0 < self.initializer_range < float("inf"):
+            raise InputError(
+                f"initializer_range must be above 0, got {self.initializer_range}"
+            )
         if self.hidden_size % self.num_attention_heads:
             raise InputError(
                 f"hidden_size {self.hidden_size} is not a multiple of "
@@ -201,7 +205,9 @@ class PretrainingConfig:
     def discriminator(self):
         """EncoderConfig of the network we keep."""
         shape = dict(ARCHITECTURES[self.model_size], **self.model_hparam_overrides)
-        embedding_size = self.embedding_size or shape["hidden_size"]
+        embedding_size = self.embedding_size
+        if embedding_size is None:
+            embedding_size = shape["hidden_size"]
         return EncoderConfig(
             vocab_size=self.vocab_size, embedding_size=embedding_size, **shape
         )
@@ -311,9 +317,10 @@ def complete(values, sources):
 
 def validate(config):
     """Returns `config`, or says which of its values can't be."""
-    if not config.model_name or any(c in config.model_name for c in "/\\\0"):
+    name = config.model_name
+    if name in ("", ".", "..") or any(c in name for c in "/\\\0"):
         raise InputError(
-            f"model_name must be a plain folder name, got {config.model_name!r}"
+            f"model_name must be a plain folder name, got {name!r}"
         )
     positive = (
         "num_train_steps", "train_batch_size", "eval_batch_size", "max_seq_length",
@@ -330,8 +337,10 @@ def validate(config):
     for name in ("num_warmup_steps", "eval_every_steps", "weight_decay_rate",
                  "gen_weight", "disc_weight", "seed"):  # fmt: skip
         value = getattr(config, name)
-        if not value >= 0:
-            raise InputError(f"{name} must not be negative, got {value}")
+        if not 0 <= value < float("inf"):
+            raise InputError(f"{name} must be 0 or more, got {value}")
+    if config.seed >= 2**31:  # dropout mixes it as an int32
+        raise InputError(f"seed must be below 2**31, got {config.seed}")
     if not 0 < config.mask_prob < 1:
         raise InputError(f"mask_prob must lie between 0 and 1, got {config.mask_prob}")
     if config.max_seq_length < 4:
@@ -344,11 +353,6 @@ def validate(config):
         raise InputError(
             "electric_objective and two_tower_generator are not available yet"
         )
-    known = {field.name for field in dataclasses.fields(EncoderConfig)}
-    for name, value in config.model_hparam_overrides.items():
-        if name not in known - {"vocab_size", "embedding_size"}:
-            raise InputError(unknown_name(name, known, "model_hparam_overrides"))
-        check_type(name, value, field_types(EncoderConfig)[name], "--hparams")
     table = config.discriminator.max_position_embeddings
     if config.max_seq_length > table:
         raise InputError(
@@ -393,7 +397,22 @@ def check_value(name, value, source):
         raise InputError(f"{name} in {source}: give it as --{name}")
     if name not in known:
         raise InputError(unknown_name(name, known, source))
-    return check_type(name, value, field_types(PretrainingConfig)[name], source)
+    value = check_type(name, value, field_types(PretrainingConfig)[name], source)
+    return check_overrides(value, source) if name == "model_hparam_overrides" else value
+
+
+def check_overrides(overrides, source):
+    """Returns the values of `EncoderConfig` that a run replaces, as their types."""
+    types_of = field_types(EncoderConfig)
+    source = f"model_hparam_overrides in {source}"
+    for name in ("vocab_size", "embedding_size"):
+        if name in overrides:
+            raise InputError(f"{name} in {source}: it is a hyper-parameter of its own")
+        del types_of[name]
+    for name in overrides:
+        if name not in types_of:
+            raise InputError(unknown_name(name, types_of, source))
+    return {k: check_type(k, v, types_of[k], source) for k, v in overrides.items()}
 
 
 def check_type(name, value, wanted, source):
@@ -403,7 +422,7 @@ def check_type(name, value, wanted, source):
     kind = kinds[0] if optional else wanted
     if value is None and optional:
         return None
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and type(value) is int and abs(value) < 2**1000:
         return float(value)
     if kind is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e6 is how people write a million in JSON
@@ -428,7 +447,8 @@ def parse_hparams(hparams):
     if isinstance(hparams, dict):
         return hparams
     text, place = hparams, "--hparams"
-    if not hparams.lstrip().startswith("{"):
+    # A command prompt that doesn't know single quotes hands them on.
+    if hparams.lstrip()[:1] not in ("{", "[", "'", '"'):
         place = f"--hparams file {hparams}"
         try:
             with open(hparams, encoding="utf-8") as f:
@@ -442,7 +462,8 @@ def parse_hparams(hparams):
     except json.JSONDecodeError as error:
         raise InputError(
             f"{place} is not valid JSON: {error} (received {text[:60]!r}; "
-            'quote it as --hparams \'{"model_size": "base"}\')'
+            'quote it as --hparams \'{"model_size": "base"}\', at a Windows prompt '
+            'as --hparams "{\\"model_size\\": \\"base\\"}")'
         ) from None
     if not isinstance(values, dict):
         raise InputError(f"{place} must be a JSON object, got {type(values).__name__}")
@@ -457,3 +478,22 @@ def read_toml(path):
         raise InputError(f"--config {path} is not valid TOML: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--config {path} can't be read: {error}") from None
+
+
+def saved_config(model_dir):
+    """The PretrainingConfig that a model folder was trained with.
+
+    Raises:
+        InputError: not a model folder, or its config.json is damaged.
+    """
+    path = os.path.join(model_dir, "config.json")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            values = json.loads(stream.read())
+        return PretrainingConfig(**values)
+    except FileNotFoundError:
+        raise InputError(
+            f"{model_dir} is not a model folder: it has no config.json"
+        ) from None
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None

@@ -4,14 +4,18 @@ This is the network that pre-training is for. It has no pooler: ELECTRA's senten
 vector is the output at [CLS].
 """
 
+import os
+
 import keras
 import tensorflow as tf
 
+from electra_tf.config import saved_config
 from electra_tf.layers.activations import ACTIVATIONS
 from electra_tf.layers.attention import SelfAttention
 from electra_tf.layers.dense import Dense
 from electra_tf.layers.embeddings import Embeddings
 from electra_tf.layers.encoder_block import EncoderBlock
+from electra_tf.training.checkpoint import find_checkpoint, restore
 
 
 class Encoder(keras.layers.Layer):
@@ -133,10 +137,18 @@ class Encoder(keras.layers.Layer):
             model_dir: folder written by run_pretraining (`data_dir/models/<name>`)
             checkpoint: folder of one checkpoint; None: the best, else the latest
         Returns: a built `Encoder`, to drop into a model of your own.
+        Raises:
+            InputError: no such model, or no checkpoint in it.
         """
-        from electra_tf.pretraining.pretrained import load_objective
-
-        return load_objective(model_dir, checkpoint).encoder
+        config = saved_config(model_dir).discriminator
+        if checkpoint is None:
+            checkpoint = find_checkpoint(os.path.join(model_dir, "checkpoints"))
+        embeddings = build_embeddings(config)
+        embeddings.build()
+        encoder = build_encoder(config, embeddings, name="electra")
+        encoder.build()
+        restore(checkpoint, {weight.path: weight for weight in encoder.weights})
+        return encoder
 
 
 def build_embeddings(config, name="embeddings"):

@@ -23,7 +23,8 @@ FREE = {
     "data_dir", "model_name", "model_dir", "pretrain_tfrecords", "eval_tfrecords",
     "vocab_file", "do_train", "do_eval", "iterations_per_loop",
     "save_checkpoints_steps", "keep_checkpoint_max", "eval_every_steps",
-    "eval_batch_size", "num_eval_steps", "num_train_steps",
+    "eval_batch_size", "num_eval_steps", "num_train_steps", "use_tpu",
+    "num_tpu_cores", "tpu_job_name", "tpu_name", "tpu_zone", "gcp_project",
 }  # fmt: skip
 
 
@@ -116,10 +117,11 @@ def check(config, vocabulary, settings, say=print):
             f"{config.model_dir} was trained with other tokenizer settings "
             f"({before.settings}) than the records were built with ({settings})"
         )
-    if saved["num_train_steps"] != now["num_train_steps"]:
+    steps = saved.get("num_train_steps", config.num_train_steps)
+    if steps != config.num_train_steps:
         say(
-            f"num_train_steps {saved['num_train_steps']:,} -> "
-            f"{now['num_train_steps']:,}: the learning rate follows the new schedule"
+            f"num_train_steps {steps:,} -> {config.num_train_steps:,}: the learning "
+            "rate follows the new schedule"
         )
 
 

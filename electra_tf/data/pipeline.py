@@ -12,7 +12,12 @@ import json
 import os
 
 from electra_tf.data import records
-from electra_tf.data.tfrecord_files import UNFINISHED, open_file, replace_file
+from electra_tf.data.tfrecord_files import (
+    UNFINISHED,
+    file_size,
+    open_file,
+    replace_file,
+)
 from electra_tf.errors import InputError
 
 COUNTS_NAME = "record_counts.json"
@@ -41,7 +46,15 @@ def open_shards(pattern, max_seq_length):
         InputError: none found, one truncated or foreign, or of another length.
     """
     paths = records.find_shards(pattern)
-    folder = os.path.dirname(paths[0])
+    folders = sorted({os.path.dirname(path) for path in paths})
+    if not folders:
+        raise InputError(f"the manifest in {pattern!r} names no shards")
+    if len(folders) > 1:
+        raise InputError(
+            f"{pattern!r} matches records in {folders[0]} and {folders[-1]}: put the "
+            "shards of a run into one folder"
+        )
+    folder = folders[0]
     manifest = records.read_manifest(folder)
     records.check_shards(paths, manifest, max_seq_length)
     if manifest is not None:
@@ -61,8 +74,6 @@ def open_shards(pattern, max_seq_length):
 
 
 def _counted_once(paths, folder):
-    from electra_tf.data.tfrecord_files import file_size
-
     place, known = os.path.join(folder, COUNTS_NAME), {}
     try:
         with open_file(place, "r") as stream:
@@ -73,7 +84,8 @@ def _counted_once(paths, folder):
     for path in paths:
         name, size = os.path.basename(path), file_size(path)
         entry = known.get(name) if isinstance(known, dict) else None
-        if not entry or entry.get("bytes") != size:
+        valid = isinstance(entry, dict) and isinstance(entry.get("records"), int)
+        if not valid or entry.get("bytes") != size:
             entry = {"bytes": size, "records": records.count_records(path)}
         fresh[name] = entry
         counts.append(entry["records"])

@@ -7,6 +7,7 @@ Keyed by path, because `tf.train.Checkpoint` silently leaves out Keras layers th
 held in lists. A folder without state.json is unfinished and never read.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,6 +17,10 @@ from electra_tf.errors import InputError
 PREFIX = "variables"
 STATE = "state.json"
 STEP = "global_step"
+
+
+class DamagedCheckpoint(InputError):
+    """A checkpoint's files can't be read, whatever the model."""
 
 
 class Checkpoints:
@@ -33,11 +38,17 @@ class Checkpoints:
         self.keep = keep
 
     def save(self, step, state):
-        """Writes the checkpoint of `step` and removes the oldest beyond `keep`."""
+        """Writes the checkpoint of `step` and removes the oldest beyond `keep`.
+
+        Checkpoints of later steps go too: `restore_latest` found them damaged, and
+        they would be counted among the latest.
+        """
         path = write(
             os.path.join(self.folder, step_name(step)), self.values(), step, state
         )
-        for old in finished(self.folder)[: -self.keep]:
+        names = finished(self.folder)
+        end = names.index(step_name(step)) + 1
+        for old in names[: max(0, end - self.keep)] + names[end:]:
             remove(os.path.join(self.folder, old))
         return path
 
@@ -58,16 +69,15 @@ class Checkpoints:
 
         Returns: its state, or None where there is no checkpoint.
         """
-        import tensorflow as tf
-
         names = finished(self.folder)
         for name in reversed(names):
             path = os.path.join(self.folder, name)
             try:
+                state = read_state(path)
                 restore(path, self.variables)
-                return read_state(path)
-            except (tf.errors.DataLossError, tf.errors.NotFoundError, ValueError) as e:
-                print(f"warning: checkpoint {path} is damaged ({first_line(e)})")
+                return state
+            except DamagedCheckpoint as error:
+                print(f"warning: {error}")
         if names:
             raise InputError(
                 f"none of the {len(names)} checkpoints in {self.folder} can be read"
@@ -116,8 +126,8 @@ def write(path, values, step, state):
     remote = "://" in path
     temporary = path if remote else path + ".unfinished"
     remove(temporary)
-    tf.io.gfile.makedirs(temporary)
     try:
+        tf.io.gfile.makedirs(temporary)
         names = sorted(values)
         tf.raw_ops.SaveV2(
             prefix=os.path.join(temporary, PREFIX),
@@ -125,22 +135,17 @@ def write(path, values, step, state):
             shape_and_slices=[""] * len(names),
             tensors=[values[name] for name in names],
         )
-        tf.raw_ops.MergeV2Checkpoints(
-            checkpoint_prefixes=[os.path.join(temporary, PREFIX)],
-            destination_prefix=os.path.join(temporary, PREFIX),
-            delete_old_dirs=False,
-        )
         with tf.io.gfile.GFile(os.path.join(temporary, STATE), "w") as stream:
             stream.write(json.dumps({"step": step} | state, indent=1))
+        if not remote:
+            remove(path)
+            os.replace(temporary, path)
     except (tf.errors.OpError, OSError) as error:
         remove(temporary)
         raise InputError(
             f"checkpoint {path} can't be written ({first_line(error)}): free some "
             "space or choose another folder; earlier checkpoints are whole"
         ) from None
-    if not remote:
-        remove(path)
-        os.replace(temporary, path)
     return path
 
 
@@ -154,10 +159,15 @@ def remove(path):
 
 
 def read_state(path):
+    """What `save` was told of a checkpoint, and its step."""
     import tensorflow as tf
 
-    with tf.io.gfile.GFile(os.path.join(path, STATE)) as stream:
-        return json.loads(stream.read())
+    with _reading(path):
+        with tf.io.gfile.GFile(os.path.join(path, STATE)) as stream:
+            state = json.loads(stream.read())
+        if not isinstance(state, dict) or "step" not in state:
+            raise ValueError(f"{STATE} names no step")
+    return state
 
 
 def restore(path, variables):
@@ -165,11 +175,13 @@ def restore(path, variables):
 
     Raises:
         InputError: a variable is missing or has another shape.
+        DamagedCheckpoint: its files can't be read.
     """
     import tensorflow as tf
 
-    reader = tf.train.load_checkpoint(os.path.join(path, PREFIX))
-    shapes = reader.get_variable_to_shape_map()
+    with _reading(path):
+        reader = tf.train.load_checkpoint(os.path.join(path, PREFIX))
+        shapes = reader.get_variable_to_shape_map()
     missing = sorted(set(variables) - set(shapes))
     if missing:
         raise InputError(
@@ -182,9 +194,24 @@ def restore(path, variables):
                 f"checkpoint {path}: {name} has shape {shapes[name]}, the model's is "
                 f"{list(variable.shape)}"
             )
-    values = {name: reader.get_tensor(name) for name in variables}
+    with _reading(path):
+        values = {name: reader.get_tensor(name) for name in variables}
     for name, variable in variables.items():
         variable.assign(values[name])
+
+
+@contextlib.contextmanager
+def _reading(path):
+    """Names the checkpoint whose files turn out to be damaged or incomplete."""
+    import tensorflow as tf
+
+    try:
+        yield
+    # TensorFlow's reader raises IndexError where a file is shorter than it should be.
+    except (tf.errors.OpError, IndexError, ValueError) as error:
+        raise DamagedCheckpoint(
+            f"checkpoint {path} is damaged ({first_line(error)})"
+        ) from None
 
 
 def first_line(error):

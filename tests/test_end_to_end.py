@@ -1,0 +1,253 @@
+"""The whole job as a user runs it, killed in the middle and continued."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+REPO = pathlib.Path(__file__).parent.parent
+HPARAMS = (
+    '{"model_size": "tiny", "max_seq_length": 32, "num_train_steps": 20,'
+    ' "train_batch_size": 8, "eval_batch_size": 8, "num_warmup_steps": 5,'
+    ' "iterations_per_loop": 1, "save_checkpoints_steps": 5, "eval_every_steps": 10,'
+    ' "do_eval": true, "shuffle_shards": 2, "model_hparam_overrides":'
+    ' {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64}}'
+)
+
+
+def command(module, *arguments):
+    return [sys.executable, "-m", module, *map(str, arguments)]
+
+
+def run(module, *arguments):
+    return subprocess.run(
+        command(module, *arguments),
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
+    )
+
+
+def succeed(module, *arguments):
+    done = run(module, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """A small corpus, its vocabulary and its records, made by the commands."""
+    folder = tmp_path_factory.mktemp("data")
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    words = "the river runs past an old mill and two boats wait near its bank".split()
+    generator = np.random.default_rng(0)
+    lines = []
+    for _ in range(60):
+        for _ in range(6):
+            lines.append(" ".join(generator.choice(words, 9)) + ".")
+        lines.append("")
+    (corpus / "text.txt").write_text("\n".join(lines))
+    succeed(
+        "tfrecords_tools.build_vocab",
+        f"--corpus_dir={corpus}",
+        f"--vocab_file={folder / 'vocab.txt'}",
+        "--vocab_size=120",
+        "--num_unused=5",
+    )
+    succeed(
+        "tfrecords_tools.build_pretraining_dataset",
+        f"--corpus_dir={corpus}",
+        f"--vocab_file={folder / 'vocab.txt'}",
+        f"--output_dir={folder / 'pretrain_tfrecords'}",
+        "--max_seq_length=32",
+        "--num_out_files=3",
+        "--eval_fraction=0.2",
+    )
+    return folder
+
+
+def training(data_dir, name, hparams=HPARAMS):
+    return (
+        "electra_tf.run_pretraining",
+        f"--data_dir={data_dir}",
+        f"--model_name={name}",
+        f"--hparams={hparams}",
+    )
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(data_dir):
+    return data_dir / "models" / "whole", succeed(*training(data_dir, "whole"))
+
+
+def tensors(model_dir, step=20):
+    reader = tf.train.load_checkpoint(
+        str(model_dir / "checkpoints" / f"step_{step:08d}" / "variables")
+    )
+    return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
+
+
+def kill_after(data_dir, name, text, number):
+    """Starts a run, sends `number` once a line with `text` appears; returns status."""
+    process = subprocess.Popen(
+        command(*training(data_dir, name)),
+        cwd=REPO,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    output = []
+    for line in process.stdout:
+        output.append(line)
+        if line.startswith(text):
+            time.sleep(0.02)
+            process.send_signal(number)
+            break
+    output += process.stdout.readlines()
+    return process.wait(), "".join(output)
+
+
+@pytest.mark.parametrize(
+    "number, text", [(signal.SIGKILL, "step 12/"), (signal.SIGTERM, "step 7/")]
+)
+def test_a_killed_and_continued_run_ends_with_the_same_bits(
+    data_dir, uninterrupted, number, text
+):
+    name = f"killed_by_{number.name}"
+    status, output = kill_after(data_dir, name, text, number)
+    assert "step 20/20" not in output
+    if number == signal.SIGTERM:
+        assert status == 0 and "checkpoint saved" in output, output
+    else:
+        assert status == -signal.SIGKILL
+    continued = succeed(*training(data_dir, name))
+    assert "continuing after step" in continued
+    whole, ours = tensors(uninterrupted[0]), tensors(data_dir / "models" / name)
+    assert whole.keys() == ours.keys()
+    for key in whole:
+        np.testing.assert_array_equal(ours[key], whole[key], err_msg=key)
+    results = pathlib.Path("results/unsup_results.txt")
+    assert (data_dir / "models" / name / results).read_text() == (
+        uninterrupted[0] / results
+    ).read_text()
+
+
+def test_a_run_shows_and_keeps_what_it_promises(data_dir, uninterrupted):
+    model_dir, output = uninterrupted
+    assert "devices: 1 CPU; 1 replica" in output
+    assert "loss at step 0" in output and "WARNING" not in output
+    assert "always answering the majority" in output
+    assert "input wait" in output and "ETA" in output
+    kept = sorted(p.name for p in (model_dir / "checkpoints").iterdir())
+    assert kept == ["best", *(f"step_{s:08d}" for s in (5, 10, 15, 20))]
+    for name in ("config.json", "tokenizer.json", "vocab.txt"):
+        assert (model_dir / name).exists()
+    tags = {
+        value.tag
+        for part in ("train", "eval")
+        for path in (model_dir / "logs" / part).iterdir()
+        for event in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+        for value in summary_values(event)
+    }
+    assert {
+        "losses/loss",
+        "losses/mlm",
+        "losses/rtd",
+        "metrics/disc_auc",
+        "training/learning_rate",
+        "training/grad_norm",
+        "speed/steps_per_second",
+        "what the networks see",
+    } <= tags
+
+
+def summary_values(event):
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    return Event.FromString(event).summary.value
+
+
+def test_a_finished_run_says_that_there_is_nothing_to_train(data_dir, uninterrupted):
+    output = succeed(*training(data_dir, "whole"))
+    assert "nothing to train: step 20 is already done" in output
+
+
+def test_evaluation_alone_gives_the_results_of_the_run(data_dir, uninterrupted):
+    before = (uninterrupted[0] / "results" / "unsup_results.txt").read_text()
+    hparams = HPARAMS[:-1] + ', "do_train": false}'
+    succeed(*training(data_dir, "whole", hparams))
+    after = (uninterrupted[0] / "results" / "unsup_results.txt").read_text()
+    assert before == after
+
+
+def test_another_config_for_the_same_model_is_refused(data_dir, uninterrupted):
+    hparams = HPARAMS.replace('"num_warmup_steps": 5', '"num_warmup_steps": 6')
+    done = run(*training(data_dir, "whole", hparams))
+    assert done.returncode == 1
+    (line,) = [s for s in done.stderr.splitlines() if s.startswith("error:")]
+    assert "num_warmup_steps 5 -> 6" in line
+
+
+def test_the_exported_model_answers_as_the_trained_one(
+    data_dir, uninterrupted, tmp_path
+):
+    from electra_tf.data.pipeline import evaluation_dataset, open_shards
+    from electra_tf.pretrained import load_objective
+
+    succeed(
+        "electra_tf.run_export",
+        f"--model_dir={uninterrupted[0]}",
+        f"--output_dir={tmp_path / 'serving'}",
+    )
+    moved = tmp_path / "moved"
+    os.rename(tmp_path / "serving" / "1", moved)
+    loaded = tf.saved_model.load(str(moved)).signatures["serving_default"]
+    objective, config, _ = load_objective(str(uninterrupted[0]))
+    shards = open_shards(config.eval_tfrecords, config.max_seq_length)
+    dataset = evaluation_dataset(shards, max_seq_length=32, global_batch_size=3)
+    batch = next(iter(dataset))
+    batch.pop("row")
+    answer = loaded(**batch)
+    logits = objective.discriminator(*batch.values())
+    np.testing.assert_allclose(answer["logits"], logits, atol=1e-5)
+    probs = answer["replaced_probability"].numpy()
+    assert ((0 <= probs) & (probs <= 1)).all()
+
+
+def test_the_encoder_comes_back_as_a_keras_layer(data_dir, uninterrupted):
+    import electra_tf
+    from electra_tf.pretrained import load_objective
+
+    encoder = electra_tf.Encoder.from_pretrained(str(uninterrupted[0]))
+    objective, _, tokenizer = load_objective(str(uninterrupted[0]))
+    ids = tf.constant([[tokenizer.vocabulary.cls_id, 20, 21, 22]])
+    np.testing.assert_array_equal(encoder(ids), objective.encoder(ids))
+
+
+def test_the_demo_and_the_plot_run_on_the_trained_model(
+    data_dir, uninterrupted, tmp_path
+):
+    output = succeed("electra_tf.run_demo", f"--model_dir={uninterrupted[0]}")
+    assert "swapped words found" in output
+    output = succeed(
+        "electra_tf.run_demo", f"--model_dir={uninterrupted[0]}", "--text=the old mill"
+    )
+    assert [line.split()[0] for line in output.splitlines()[1:]] == [
+        "the",
+        "old",
+        "mill",
+    ]
+    succeed(
+        "electra_tf.run_plot",
+        f"--model_dir={uninterrupted[0]}",
+        f"--output={tmp_path / 'curves.png'}",
+    )
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
