@@ -12,7 +12,7 @@ Importing this package imports nothing heavy: `electra_tf.Encoder` and
 import os
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # 0: all that TensorFlow says
 
 __version__ = "0.1.0"
 

@@ -298,11 +298,14 @@ def load_config(*, data_dir, model_name, config_file=None, hparams=None, flags=N
 
 
 def complete(values, sources):
-    """Fills in what follows from other values."""
+    """Fills in what follows from other values, which are checked for it."""
+    mask_prob, length = values["mask_prob"], values["max_seq_length"]
+    if not 0 < mask_prob < 1:
+        raise InputError(f"mask_prob must lie between 0 and 1, got {mask_prob}")
+    if length < 4:
+        raise InputError(f"max_seq_length must be at least 4, got {length}")
     if values["max_predictions_per_seq"] is None:
-        values["max_predictions_per_seq"] = int(
-            (values["mask_prob"] + 0.005) * values["max_seq_length"]
-        )
+        values["max_predictions_per_seq"] = int((mask_prob + 0.005) * length)
         sources["max_predictions_per_seq"] = "mask_prob"
     data_dir = values["data_dir"]
     for name, place in {
@@ -319,9 +322,7 @@ def validate(config):
     """Returns `config`, or says which of its values can't be."""
     name = config.model_name
     if name in ("", ".", "..") or any(c in name for c in "/\\\0"):
-        raise InputError(
-            f"model_name must be a plain folder name, got {name!r}"
-        )
+        raise InputError(f"model_name must be a plain folder name, got {name!r}")
     positive = (
         "num_train_steps", "train_batch_size", "eval_batch_size", "max_seq_length",
         "iterations_per_loop", "save_checkpoints_steps", "keep_checkpoint_max",
@@ -341,12 +342,6 @@ def validate(config):
             raise InputError(f"{name} must be 0 or more, got {value}")
     if config.seed >= 2**31:  # dropout mixes it as an int32
         raise InputError(f"seed must be below 2**31, got {config.seed}")
-    if not 0 < config.mask_prob < 1:
-        raise InputError(f"mask_prob must lie between 0 and 1, got {config.mask_prob}")
-    if config.max_seq_length < 4:
-        raise InputError(
-            f"max_seq_length must be at least 4, got {config.max_seq_length}"
-        )
     if config.use_tpu:
         raise InputError("use_tpu: the TPU strategy is not available yet")
     if config.electric_objective or config.two_tower_generator:

@@ -89,13 +89,13 @@ def test_logits_of_half_precision_are_sampled_in_float32(dtype):
 
 
 def test_rare_tokens_of_a_large_vocabulary_keep_their_probability():
-    # 0.999 on token 0 and 0.001 spread over 30,000: each is below float32's resolution
-    # of the whole sum's tail, but not of its block's.
+    # 0.95 on token 0 and 0.05 spread over 30,000. Next to the whole sum, each of these
+    # would be rounded to a multiple of 2^-24; next to its block's, hardly.
     logits = np.zeros(30_001, np.float32)
-    logits[0] = np.log(30_000 * 999)
-    samples = np.concatenate([draw(logits, 10_000, seed=s) for s in range(10)])
+    logits[0] = np.log(30_000 * 19)
+    samples = np.concatenate([draw(logits, 4000, seed=s) for s in range(3)])
     rare = samples[samples > 0]
-    assert stats.binomtest(len(rare), len(samples), 0.001).pvalue > 1e-3
+    assert stats.binomtest(len(rare), len(samples), 0.05).pvalue > 1e-3
     assert stats.kstest(rare / 30_000, "uniform").pvalue > 1e-3
 
 

@@ -185,6 +185,5 @@ def test_filling_rows_change_no_metric():
 
 def test_a_batch_of_nothing_has_metrics_of_0_and_not_nan():
     found = values(outputs_of([[1.0, 1.0]], [[0, 0]], [[0, 0]]))
-    assert found.pop("disc_majority_accuracy") == 1
     assert all(np.isfinite(v) for v in found.values())
     assert found["disc_accuracy"] == 0 and found["disc_loss"] == 0

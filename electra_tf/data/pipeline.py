@@ -25,10 +25,11 @@ COUNTS_NAME = "record_counts.json"
 
 @dataclasses.dataclass(frozen=True)
 class Shards:
-    """Paths, records per shard, and the manifest where there is one."""
+    """Paths, records per shard, their length, the manifest where there is one."""
 
     paths: tuple
     counts: tuple
+    max_seq_length: int
     manifest: records.Manifest | None = None
 
     @property
@@ -70,7 +71,7 @@ def open_shards(pattern, max_seq_length):
         counts = _counted_once(paths, folder)
     if not sum(counts):
         raise InputError(f"no records in the {len(paths)} files that match {pattern!r}")
-    return Shards(tuple(paths), tuple(counts), manifest)
+    return Shards(tuple(paths), tuple(counts), max_seq_length, manifest)
 
 
 def _counted_once(paths, folder):
@@ -269,14 +270,22 @@ def _shares(
 
 
 def name_damaged_shard(shards):
-    """Finds which shard can't be read to its end; None if all can."""
+    """Reads all records to find what stopped a run.
+
+    Returns: path and damage of the first shard that isn't whole; None if all are.
+    """
     import tensorflow as tf
 
     for path, count in zip(shards.paths, shards.counts):
+        found = 0
         try:
-            found = sum(1 for _ in tf.data.TFRecordDataset(path))
-        except (tf.errors.DataLossError, tf.errors.NotFoundError) as error:
-            return path, str(error).splitlines()[0]
+            for some in tf.data.TFRecordDataset(path).batch(256):
+                records.parse_batch(some, shards.max_seq_length)
+                found += len(some)
+        except (tf.errors.DataLossError, tf.errors.InvalidArgumentError,
+                tf.errors.NotFoundError) as error:  # fmt: skip
+            # The message follows the names of TensorFlow's operations in braces.
+            return path, error.message.split("}} ")[-1].splitlines()[0]
         if found != count:
             return path, f"{found} records where {count} were counted"
     return None

@@ -10,10 +10,10 @@ def gelu(x):
     Exact, with erf: the tanh approximation differs from the released weights' network
     by 5e-4. The gradient Phi(x) + x * phi(x) is written out: fewer, cheaper passes.
     """
-    cdf = 0.5 * (1.0 + tf.math.erf(x * tf.cast(0.7071067811865476, x.dtype)))
+    cdf = 0.5 * (1.0 + tf.math.erf(x * tf.constant(0.7071067811865476, x.dtype)))
 
     def gradient(dy):
-        density = tf.exp(-0.5 * x * x) * tf.cast(0.3989422804014327, x.dtype)
+        density = tf.exp(-0.5 * x * x) * tf.constant(0.3989422804014327, x.dtype)
         return dy * (cdf + x * density)
 
     return x * cdf, gradient

@@ -103,7 +103,7 @@ def auc(replaced, original):
 
 def result(total, weight):
     """The value of one metric from its summed total and weight."""
-    total, weight = np.asarray(total), np.asarray(weight)
+    total, weight = np.asarray(total, np.float64), np.asarray(weight, np.float64)
     if total.ndim:
         return auc(total, weight)
     return float(total / weight) if weight else 0.0
@@ -112,7 +112,9 @@ def result(total, weight):
 def results(sums):
     """Values of all metrics, and the majority baseline beside the accuracy."""
     values = {name: result(*pair) for name, pair in sums.items()}
-    if "disc_replaced_share" in values:
-        share = values["disc_replaced_share"]
-        values["disc_majority_accuracy"] = max(share, 1 - share)
+    if "disc_replaced_share" in sums:
+        replaced, tokens = (np.asarray(x) for x in sums["disc_replaced_share"])
+        values["disc_majority_accuracy"] = result(
+            np.maximum(replaced, tokens - replaced), tokens
+        )
     return values

@@ -84,6 +84,11 @@ class Objective(keras.Model):
                 part.build(shape)
         self.built = True
 
+    def compile(self, optimizer, **kwargs):
+        # Under mixed_float16 Keras would wrap the optimizer in one that divides the
+        # gradients by a scale that `train_step` never multiplies the loss with.
+        super().compile(optimizer, auto_scale_loss=False, **kwargs)
+
     def mask(self, batch, step):
         """Masks a batch as a function of (seed, step, global row)."""
         return masking.mask(

@@ -215,4 +215,6 @@ def _reading(path):
 
 
 def first_line(error):
-    return str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+    """An error's first line, without TensorFlow's names of operations in braces."""
+    lines = str(error).split("}} ")[-1].strip().splitlines()
+    return lines[0] if lines else repr(error)

@@ -97,7 +97,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return list(grads_and_vars)
 
     def get_config(self):
-        return super().get_config() | {
+        config = super().get_config()  # holds options of Keras that we do not take
+        return {
+            "learning_rate": config["learning_rate"],
+            "name": config["name"],
             "decay_rows": self.decay_rows,
             "rate_rows": self.rate_rows,
             "beta_1": self.beta_1,
