@@ -126,9 +126,6 @@ class Encoder(keras.layers.Layer):
             "attentions": attentions,
         }
 
-    def compute_output_shape(self, shape, *_):
-        return (*shape, self.hidden_size)
-
     @classmethod
     def from_pretrained(cls, model_dir, checkpoint=None):
         """Loads the discriminator's encoder of a pre-trained model.

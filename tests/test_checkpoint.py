@@ -213,6 +213,8 @@ def test_an_unfinished_checkpoint_is_never_read(tmp_path):
     a["a"].assign(3.0)
     whole = checkpoints.save(3, {})
     os.rename(whole, whole + ".unfinished")  # killed before its renaming
+    assert finished(tmp_path) == ["step_00000001"]
+    assert find_checkpoint(tmp_path) == str(tmp_path / "step_00000001")
     assert checkpoints.restore_latest()["step"] == 1
     assert a["a"].numpy() == 1.0
 

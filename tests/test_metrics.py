@@ -137,12 +137,14 @@ def test_auc_equals_that_of_keras_with_200_thresholds(count_padding):
     assert found == pytest.approx(float(reference.result()), abs=1e-5)
 
 
-def test_a_probability_on_a_threshold_or_at_an_end_is_counted_once():
-    probs = tf.constant([[0.0, 1.0, 1 / 199, 0.5]])
-    one, other = metrics.histograms(
+def test_a_probability_counts_at_the_number_of_thresholds_that_it_exceeds():
+    on = metrics.THRESHOLDS[5]  # exceeds the five below it, not itself
+    probs = tf.constant([[0.0, 1.0, on, np.nextafter(on, np.float32(1))]])
+    replaced, original = metrics.histograms(
         tf.constant([[0, 1, 0, 1]]), probs, tf.ones_like(probs)
     )
-    assert float(tf.reduce_sum(one)) == float(tf.reduce_sum(other)) == 2
+    assert set(np.flatnonzero(original)) == {1, 5}
+    assert set(np.flatnonzero(replaced)) == {199, 6}
 
 
 def test_padding_counts_as_found_originals_only_for_the_original():
