@@ -14,6 +14,7 @@ import types
 import typing
 
 from electra_tf.errors import InputError
+from electra_tf.files import file_exists, read_bytes
 
 # The paper's Table 6, and two sizes of ours: `tiny` for the quickstart, and
 # `small_plus_plus`, the "small" that was released in 2020 (long inputs, long training,
@@ -21,9 +22,12 @@ from electra_tf.errors import InputError
 ARCHITECTURES = {
     "tiny": dict(
         hidden_size=128,
-        num_hidden_layers=3,
-        num_attention_heads=2,
+        num_hidden_layers=2,
+        num_attention_heads=8,
         intermediate_size=512,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        initializer_range=0.1,
     ),
     "small": dict(
         hidden_size=256,
@@ -48,10 +52,10 @@ ARCHITECTURES["small_plus_plus"] = ARCHITECTURES["small"]
 
 SIZES = {
     "tiny": dict(
-        embedding_size=128, generator_hidden_size=0.5, max_seq_length=128,
-        learning_rate=1.5e-3, num_warmup_steps=100, train_batch_size=32,
-        eval_batch_size=32, num_train_steps=1000, save_checkpoints_steps=250,
-        iterations_per_loop=25, eval_every_steps=250,
+        embedding_size=128, generator_hidden_size=0.5, temperature=2.0,
+        max_seq_length=64, learning_rate=1e-3, num_warmup_steps=200,
+        train_batch_size=32, eval_batch_size=32, num_train_steps=1600,
+        save_checkpoints_steps=400, iterations_per_loop=100, eval_every_steps=400,
     ),
     "small": dict(
         embedding_size=128, generator_hidden_size=0.25, max_seq_length=128,
@@ -475,20 +479,30 @@ def read_toml(path):
         raise InputError(f"--config {path} can't be read: {error}") from None
 
 
-def saved_config(model_dir):
-    """The PretrainingConfig that a model folder was trained with.
+CONFIG_NAME = "config.json"
+
+
+def read_values(model_dir):
+    """The values of a model folder's config.json, as a dict.
 
     Raises:
         InputError: not a model folder, or its config.json is damaged.
     """
-    path = os.path.join(model_dir, "config.json")
+    path = os.path.join(model_dir, CONFIG_NAME)
+    if not file_exists(path):
+        raise InputError(f"{model_dir} is not a model folder: it has no {CONFIG_NAME}")
     try:
-        with open(path, encoding="utf-8") as stream:
-            values = json.loads(stream.read())
-        return PretrainingConfig(**values)
-    except FileNotFoundError:
-        raise InputError(
-            f"{model_dir} is not a model folder: it has no config.json"
-        ) from None
-    except (ValueError, TypeError) as error:
+        values = json.loads(read_bytes(path))
+    except ValueError as error:
         raise InputError(f"{path} is damaged: {error}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{path} is damaged: not a JSON object")
+    return values
+
+
+def saved_config(model_dir):
+    """The PretrainingConfig that a model folder was trained with."""
+    try:
+        return PretrainingConfig(**read_values(model_dir))
+    except TypeError as error:
+        raise InputError(f"{model_dir}: {CONFIG_NAME} is damaged: {error}") from None

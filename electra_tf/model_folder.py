@@ -1,10 +1,10 @@
 """The folder of a model: its config, its tokenizer, and what must agree with them."""
 
 import dataclasses
-import hashlib
 import json
 import os
 
+from electra_tf.config import CONFIG_NAME, read_values
 from electra_tf.conversion.names import below_root
 from electra_tf.data.tokenization import (
     TokenizerSettings,
@@ -13,9 +13,10 @@ from electra_tf.data.tokenization import (
     save_tokenizer,
 )
 from electra_tf.errors import InputError
+from electra_tf.files import write_text
 from electra_tf.training.checkpoint import finished
 
-CONFIG = "config.json"
+CHECKPOINTS = "checkpoints"
 
 # Values that may change when a run is continued: they don't touch what is learned,
 # save num_train_steps, whose change bends the schedule and is announced.
@@ -43,29 +44,20 @@ def state_of(config, vocabulary):
     return {"config": config.to_dict(), "vocabulary_sha256": vocabulary.sha256}
 
 
-def fingerprint(config):
-    """Hash of the values that a checkpoint depends on."""
-    values = {k: v for k, v in config.to_dict().items() if k not in FREE}
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+def agree(config, sources, manifests, say=print):
+    """Brings config, vocabulary and the manifests of the records into agreement.
 
-
-def agree(config, sources, manifest, say=print):
-    """Brings config, vocabulary and the records' manifest into agreement.
-
+    Args:
+        sources: {name: where the config's value came from}
+        manifests: of the training and of the evaluation records, where there are any
     Returns: vocabulary, tokenizer settings, and the config with the vocabulary's size.
     Raises:
         InputError: two of them contradict each other; both are named.
     """
     vocabulary = Vocabulary.load(config.vocab_file)
     settings = TokenizerSettings(do_lower_case=config.do_lower_case)
-    if manifest is not None:
-        if manifest.vocabulary["sha256"] != vocabulary.sha256:
-            raise InputError(
-                f"the records were built with another vocabulary "
-                f"({manifest.vocabulary['size']} pieces, sha256 "
-                f"{manifest.vocabulary['sha256'][:12]}) than {config.vocab_file} "
-                f"({vocabulary.size} pieces, sha256 {vocabulary.sha256[:12]})"
-            )
+    for manifest in reversed(manifests):  # the training records decide
+        agree_on_vocabulary(config, manifest, vocabulary)
         settings = TokenizerSettings.from_json_dict(manifest.tokenizer)
         if settings.do_lower_case != config.do_lower_case:
             if sources["do_lower_case"] != "default":
@@ -74,7 +66,12 @@ def agree(config, sources, manifest, say=print):
                     f"{sources['do_lower_case']}, but the records were built with "
                     f"{settings.do_lower_case}"
                 )
-            config = dataclasses.replace(config, do_lower_case=settings.do_lower_case)
+    if len({tuple(sorted(m.tokenizer.items())) for m in manifests}) > 1:
+        raise InputError(
+            "training and evaluation records were built with different tokenizer "
+            f"settings: {manifests[0].tokenizer} and {manifests[1].tokenizer}"
+        )
+    config = dataclasses.replace(config, do_lower_case=settings.do_lower_case)
     if config.vocab_size != vocabulary.size:
         if sources["vocab_size"] != "default" and config.vocab_size < vocabulary.size:
             raise InputError(
@@ -87,12 +84,24 @@ def agree(config, sources, manifest, say=print):
     return vocabulary, settings, config
 
 
+def agree_on_vocabulary(config, manifest, vocabulary):
+    if manifest.vocabulary["sha256"] != vocabulary.sha256:
+        raise InputError(
+            f"the records were built with another vocabulary "
+            f"({manifest.vocabulary['size']} pieces, sha256 "
+            f"{manifest.vocabulary['sha256'][:12]}) than {config.vocab_file} "
+            f"({vocabulary.size} pieces, sha256 {vocabulary.sha256[:12]})"
+        )
+
+
 def check(config, vocabulary, settings, say=print):
-    """Refuses a model folder that another config or vocabulary has trained."""
-    path = os.path.join(config.model_dir, CONFIG)
-    if not os.path.exists(path):
+    """Refuses a model folder that another config or vocabulary has trained.
+
+    A folder without a checkpoint holds nothing that could be lost.
+    """
+    if not finished(os.path.join(config.model_dir, CHECKPOINTS)):
         return
-    saved = read_config(config.model_dir)
+    saved = read_values(config.model_dir)
     now = config.to_dict()
     changed = [
         name
@@ -127,38 +136,8 @@ def check(config, vocabulary, settings, say=print):
 
 def create(config, vocabulary, settings):
     """Writes config, vocabulary and tokenizer settings into the model folder."""
-    os.makedirs(config.model_dir, exist_ok=True)
     save_tokenizer(config.model_dir, vocabulary, settings)
     write_text(
-        os.path.join(config.model_dir, CONFIG), json.dumps(config.to_dict(), indent=1)
+        os.path.join(config.model_dir, CONFIG_NAME),
+        json.dumps(config.to_dict(), indent=1),
     )
-
-
-def read_config(model_dir):
-    """The values of a model's config.json, as a dict."""
-    path = os.path.join(model_dir, CONFIG)
-    try:
-        with open(path, encoding="utf-8") as stream:
-            values = json.loads(stream.read())
-    except FileNotFoundError:
-        raise InputError(
-            f"{model_dir} is not a model folder: it has no {CONFIG}"
-        ) from None
-    except ValueError as error:
-        raise InputError(f"{path} is damaged: {error}") from None
-    if not isinstance(values, dict):
-        raise InputError(f"{path} is damaged: not a JSON object")
-    return values
-
-
-def write_text(path, text):
-    """Writes a file under a temporary name, then gives it its own."""
-    with open(path + ".unfinished", "w", encoding="utf-8") as stream:
-        stream.write(text)
-    os.replace(path + ".unfinished", path)
-
-
-__all__ = [
-    "agree", "check", "create", "fingerprint", "finished", "read_config", "state_of",
-    "variables_of", "write_text",
-]  # fmt: skip

@@ -1,23 +1,25 @@
-"""A pre-training run: checks everything at the door, then trains, evaluates, keeps.
+"""A pre-training run: trains, evaluates, keeps; see `preparation` for its checks.
 
 model_dir/config.json tokenizer.json vocab.txt    what everything later reads
 model_dir/checkpoints/ logs/ results/
 """
 
+import contextlib
 import json
 import math
 import os
 
+import numpy as np
 import tensorflow as tf
 
 from electra_tf import model_folder
 from electra_tf.data import pipeline
 from electra_tf.errors import InputError
+from electra_tf.files import write_text
 from electra_tf.pretraining import inspection, metrics
 from electra_tf.pretraining.objectives import build_objective
 from electra_tf.training import loop, progress
-from electra_tf.training.checkpoint import Checkpoints, read_state
-from electra_tf.training.distribution import describe_devices
+from electra_tf.training.checkpoint import Checkpoints
 from electra_tf.training.optimizer import AdamWeightDecay, weight_decay_rows
 from electra_tf.training.schedule import WarmupDecay
 
@@ -51,6 +53,7 @@ class Pretraining:
         self.eval_shards = eval_shards
         self.say = say
         self.best = None
+        self.evaluated = (None, None)  # step and values of the last evaluation
 
     def build(self):
         """Builds the model and the optimizer and restores the latest checkpoint."""
@@ -76,10 +79,8 @@ class Pretraining:
             config.keep_checkpoint_max,
         )
         state = self.checkpoints.restore_latest()
-        self.start = state["step"] if state else 0
-        best = os.path.join(config.model_dir, "checkpoints", "best")
-        for name in model_folder.finished(best):
-            self.best = read_state(os.path.join(best, name)).get("eval_loss")
+        self.start = self.step = state["step"] if state else 0
+        self.best = self.checkpoints.best_state().get("eval_loss")
 
     # ---- training
 
@@ -95,8 +96,9 @@ class Pretraining:
         self.train_log = tf.summary.create_file_writer(os.path.join(logs, "train"))
         self.eval_log = tf.summary.create_file_writer(os.path.join(logs, "eval"))
         every = []
-        if self.eval_shards and config.eval_every_steps:
-            every.append((config.eval_every_steps, self.evaluate_and_keep))
+        if self.eval_shards:  # loop runs each of these after the last step too
+            period = config.eval_every_steps or config.num_train_steps
+            every.append((period, self.evaluate_and_keep))
         every.append((config.save_checkpoints_steps, self.save))
         with loop.StopOnSignal() as stop:
             hooks = loop.Hooks(
@@ -107,7 +109,7 @@ class Pretraining:
                 profile_steps=profile_steps,
                 profile_dir=logs,
             )
-            step = self.run_loop(hooks)
+            step = self.step = self.run_loop(hooks)
         if step < config.num_train_steps:
             self.save(step)
             self.say(
@@ -118,7 +120,7 @@ class Pretraining:
         return True
 
     def run_loop(self, hooks):
-        try:
+        with self.naming_damage(self.train_shards, self.eval_shards):
             return loop.train(
                 self.objective,
                 self.optimizer,
@@ -129,15 +131,24 @@ class Pretraining:
                 hooks=hooks,
                 batch=self.config.train_batch_size,
             )
-        except (tf.errors.DataLossError, tf.errors.InvalidArgumentError,
-                tf.errors.NotFoundError) as error:  # fmt: skip
-            damaged = pipeline.name_damaged_shard(self.train_shards)
-            if damaged is None:
-                raise
-            raise InputError(
-                f"the shard {damaged[0]} can't be read ({damaged[1]}): copy or build "
-                "it again, then run the same command to continue"
-            ) from error
+
+    @contextlib.contextmanager
+    def naming_damage(self, *all_shards):
+        """Turns an error of reading into a line that names the damaged shard."""
+        try:
+            yield
+        except (
+            tf.errors.DataLossError,
+            tf.errors.InvalidArgumentError,
+            tf.errors.NotFoundError,
+        ) as error:
+            damaged = [pipeline.name_damaged_shard(s) for s in all_shards if s]
+            for path, reason in filter(None, damaged):
+                raise InputError(
+                    f"the shard {path} can't be read ({reason}): copy or build it "
+                    "again, then run the same command to continue"
+                ) from error
+            raise
 
     def batches(self, training):
         """Per-replica batches of the training or the evaluation records."""
@@ -211,12 +222,23 @@ class Pretraining:
         return {"loss": sum(weights[k] * v for k, v in values.items())} | values
 
     def save(self, step):
+        self.check_finite(step)
         state = model_folder.state_of(self.config, self.vocabulary)
         self.checkpoints.save(step, state)
 
+    def check_finite(self, step):
+        """Ends the run before weights that are no numbers replace good ones."""
+        for weight in self.objective.weights:
+            if not np.all(np.isfinite(weight.numpy())):
+                raise InputError(
+                    f"{weight.path} is not finite after step {step}: nothing was "
+                    "saved after the last checkpoint; try a lower learning_rate or a "
+                    "longer warm-up"
+                )
+
     def evaluate_and_keep(self, step):
         """Evaluates, logs, and keeps the checkpoint if it is the best so far."""
-        values = self.evaluate()
+        values = self.evaluate(step)
         self.say(f"step {step:,}  evaluation: {inspection.summary(values)}")
         write_scalars(
             self.eval_log, step, {f"metrics/{k}": v for k, v in values.items()}
@@ -241,23 +263,30 @@ class Pretraining:
 
     # ---- evaluation
 
-    def evaluate(self):
-        """Metrics over the evaluation records, each exactly once."""
+    def evaluate(self, step):
+        """Metrics over the evaluation records, each exactly once.
+
+        Asked again for the same step, it answers from memory.
+        """
+        if self.evaluated[0] == step:
+            return self.evaluated[1]
         limit = None
         if self.config.debug or self.config.compat == "original":
             limit = self.config.num_eval_steps
-        sums = loop.evaluate(
-            self.objective, self.strategy, self.batches(training=False), limit
-        )
-        return self.loss_values(sums) | metrics.results(sums["metrics"])
+        with self.naming_damage(self.eval_shards):
+            sums = loop.evaluate(
+                self.objective, self.strategy, self.batches(training=False), limit
+            )
+        values = self.loss_values(sums) | metrics.results(sums["metrics"])
+        self.evaluated = (step, values)
+        return values
 
     def write_results(self, values):
         """Writes results/unsup_results.{txt,json}, as the original named them."""
         folder = os.path.join(self.config.model_dir, "results")
-        os.makedirs(folder, exist_ok=True)
         text = "\n".join(f"{name} = {value:.6g}" for name, value in values.items())
-        model_folder.write_text(os.path.join(folder, "unsup_results.txt"), text + "\n")
-        model_folder.write_text(
+        write_text(os.path.join(folder, "unsup_results.txt"), text + "\n")
+        write_text(
             os.path.join(folder, "unsup_results.json"), json.dumps(values, indent=1)
         )
 
@@ -267,61 +296,3 @@ def write_scalars(writer, step, scalars):
         for name, value in scalars.items():
             tf.summary.scalar(name, value)
     writer.flush()
-
-
-def prepare(resolved, strategy, say=print):
-    """Checks vocabulary, records and model folder; returns a `Pretraining`.
-
-    Nothing is written until everything has been found to fit.
-
-    Args:
-        resolved: `config.Resolved`
-    """
-    config = resolved.config
-    train_shards = eval_shards = None
-    if config.do_train:
-        train_shards = pipeline.open_shards(
-            config.pretrain_tfrecords, config.max_seq_length
-        )
-    eval_shards = find_eval_shards(config, train_shards, say)
-    if config.do_train and config.train_batch_size % strategy.num_replicas_in_sync:
-        raise InputError(
-            f"train_batch_size {config.train_batch_size} can't be shared evenly by "
-            f"{strategy.num_replicas_in_sync} replicas"
-        )
-    shards = train_shards or eval_shards
-    vocabulary, settings, config = model_folder.agree(
-        config, resolved.sources, shards.manifest if shards else None, say
-    )
-    model_folder.check(config, vocabulary, settings, say)
-    if config.do_train:
-        model_folder.create(config, vocabulary, settings)
-    say(describe_devices(strategy))
-    if train_shards:
-        steps = train_shards.num_records / config.train_batch_size
-        say(
-            f"records: {train_shards.num_records:,} in {len(train_shards.paths)} "
-            f"shards, {steps:,.0f} steps an epoch, "
-            f"{config.num_train_steps / steps:.2f} epochs"
-        )
-    return Pretraining(
-        config, strategy, vocabulary, settings, train_shards, eval_shards, say
-    )
-
-
-def find_eval_shards(config, train_shards, say):
-    """The evaluation records; training goes on without, evaluation does not."""
-    if config.compat == "original":  # it evaluated on the training records
-        return train_shards or pipeline.open_shards(
-            config.pretrain_tfrecords, config.max_seq_length
-        )
-    try:
-        return pipeline.open_shards(config.eval_tfrecords, config.max_seq_length)
-    except InputError as error:
-        if config.do_eval or "no records match" not in str(error):
-            raise
-        say(
-            f"no evaluation records ({config.eval_tfrecords}): build the records with "
-            "--eval_fraction=0.01 to have some"
-        )
-        return None

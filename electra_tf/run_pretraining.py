@@ -46,7 +46,7 @@ def main():
 
     import tensorflow as tf
 
-    from electra_tf import pretrain
+    from electra_tf.preparation import prepare
     from electra_tf.pretraining.inspection import summary
     from electra_tf.training.distribution import build_strategy
 
@@ -55,7 +55,7 @@ def main():
     if FLAGS.deterministic:
         tf.config.experimental.enable_op_determinism()
     strategy = build_strategy(FLAGS.strategy, FLAGS.logical_cpus)
-    training = pretrain.prepare(resolved, strategy, say)
+    training = prepare(resolved, strategy, say)
     training.build()
     config = training.config
     if config.do_train and not training.train(profile_steps):
@@ -63,7 +63,7 @@ def main():
     if config.do_eval:
         if not config.do_train and training.start == 0:
             raise InputError(f"no checkpoint in {config.model_dir}: train it first")
-        values = training.evaluate()
+        values = training.evaluate(training.step)
         training.write_results(values)
         say(f"evaluation: {summary(values)}")
     return 0

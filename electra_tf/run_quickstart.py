@@ -27,7 +27,7 @@ def define_flags():
     flags.DEFINE_string("data_dir", "data/quickstart", "Folder for everything made.")
     flags.DEFINE_string("config", CONFIG, "TOML file of hyper-parameters.")
     flags.DEFINE_string("hparams", None, "JSON of hyper-parameters, over the config.")
-    flags.DEFINE_integer("vocab_size", 4000, "Pieces of the vocabulary.")
+    flags.DEFINE_integer("vocab_size", 8000, "Pieces of the vocabulary.")
     alias_with_hyphens("data_dir", "vocab_size")
 
 

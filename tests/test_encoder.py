@@ -167,9 +167,6 @@ def test_in_a_functional_keras_model_it_trains_and_its_weights_are_saved(tmp_pat
     np.testing.assert_allclose(again.predict(x, verbose=0), predicted, rtol=1e-5)
 
 
-@pytest.mark.xfail(
-    reason="Encoder.compute_output_shape answers one shape for a dict of outputs"
-)
 def test_in_a_functional_keras_model_it_gives_all_outputs_on_request(encoder):
     ids = keras.Input((6,), dtype="int32")
     outputs = encoder(ids, return_all=True)

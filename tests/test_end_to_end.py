@@ -17,7 +17,8 @@ HPARAMS = (
     ' "train_batch_size": 8, "eval_batch_size": 8, "num_warmup_steps": 5,'
     ' "iterations_per_loop": 1, "save_checkpoints_steps": 5, "eval_every_steps": 10,'
     ' "do_eval": true, "shuffle_shards": 2, "model_hparam_overrides":'
-    ' {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64}}'
+    ' {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64,'
+    ' "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}}'
 )
 
 

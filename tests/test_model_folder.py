@@ -1,14 +1,14 @@
 """Config, records, vocabulary and model folder agree, or both sides are named."""
 
-import dataclasses
 import json
+import pathlib
 import types
 
 import pytest
 import tensorflow as tf
 
 from electra_tf import model_folder
-from electra_tf.config import load_config
+from electra_tf.config import load_config, read_values
 from electra_tf.data import records
 from electra_tf.data.tokenization import TokenizerSettings, Vocabulary
 from electra_tf.errors import InputError
@@ -49,7 +49,10 @@ def manifest(vocabulary, do_lower_case=True, strip_accents=None):
 def agree(data_dir, found=None, **hparams):
     resolved = resolve(data_dir, **hparams)
     said = []
-    result = model_folder.agree(resolved.config, resolved.sources, found, said.append)
+    manifests = [] if found is None else [found]
+    result = model_folder.agree(
+        resolved.config, resolved.sources, manifests, said.append
+    )
     return *result, said
 
 
@@ -125,9 +128,12 @@ def test_a_missing_vocabulary_is_named(tmp_path):
 
 @pytest.fixture
 def trained(data_dir):
-    """A folder that a run has created; returns its config."""
+    """A folder in which a run has saved a checkpoint; returns its config."""
     vocabulary, settings, config, _ = agree(data_dir)
     model_folder.create(config, vocabulary, settings)
+    step = pathlib.Path(config.model_dir, "checkpoints", "step_00000001")
+    step.mkdir(parents=True)
+    (step / "state.json").write_text("{}")
     return config
 
 
@@ -140,8 +146,8 @@ def check(data_dir, settings=None, **hparams):
 
 def test_a_model_folder_holds_what_everything_later_reads(data_dir, trained):
     found = sorted(p.name for p in (data_dir / "models" / "m").iterdir())
-    assert found == ["config.json", "tokenizer.json", "vocab.txt"]
-    assert model_folder.read_config(trained.model_dir) == trained.to_dict()
+    assert found == ["checkpoints", "config.json", "tokenizer.json", "vocab.txt"]
+    assert read_values(trained.model_dir) == trained.to_dict()
 
 
 def test_a_new_model_folder_and_the_same_config_are_fine(data_dir):
@@ -151,6 +157,23 @@ def test_a_new_model_folder_and_the_same_config_are_fine(data_dir):
     assert check(data_dir) == []
     model_folder.create(config, vocabulary, settings)  # as a continued run does
     assert check(data_dir) == []
+
+
+def test_a_folder_without_a_checkpoint_may_get_another_config(data_dir):
+    vocabulary, settings, config, _ = agree(data_dir)
+    model_folder.create(config, vocabulary, settings)
+    assert check(data_dir, mask_prob=0.2) == []
+
+
+def test_training_and_evaluation_records_of_two_kinds_are_refused(data_dir):
+    cased = manifest(vocabulary_of(data_dir), do_lower_case=False)
+    lower = manifest(vocabulary_of(data_dir))
+    resolved = resolve(data_dir)
+    with pytest.raises(InputError, match="different tokenizer settings"):
+        model_folder.agree(resolved.config, resolved.sources, [lower, cased])
+    other = manifest(other_vocabulary(data_dir / "other.txt"))
+    with pytest.raises(InputError, match="another vocabulary"):
+        model_folder.agree(resolved.config, resolved.sources, [lower, other])
 
 
 def test_another_config_names_each_changed_value_of_both_sides(data_dir, trained):
@@ -247,7 +270,7 @@ def test_a_changed_vocabulary_in_the_model_folder_is_found(data_dir, trained):
 
 def test_a_folder_without_a_config_is_no_model(tmp_path):
     with pytest.raises(InputError, match="not a model folder"):
-        model_folder.read_config(str(tmp_path))
+        read_values(str(tmp_path))
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -264,15 +287,6 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 # ---- what a checkpoint says of itself
-
-
-def test_a_fingerprint_changes_with_what_is_learned_and_only_with_that(data_dir):
-    config = resolve(data_dir).config
-    fingerprint = model_folder.fingerprint(config)
-    free = dataclasses.replace(config, num_train_steps=5, model_dir="elsewhere")
-    assert model_folder.fingerprint(free) == fingerprint
-    bound = dataclasses.replace(config, mask_prob=0.2)
-    assert model_folder.fingerprint(bound) != fingerprint
 
 
 def test_a_checkpoints_state_is_json_with_config_and_vocabulary(data_dir):

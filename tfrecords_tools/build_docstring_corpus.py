@@ -20,8 +20,8 @@ import warnings
 from absl import flags
 
 from electra_tf import command_line
-from electra_tf.data.tfrecord_files import UNFINISHED
 from electra_tf.errors import InputError
+from electra_tf.files import UNFINISHED
 
 FILE_BYTES = 4_000_000
 REQUIREMENTS = pathlib.Path(__file__).parent.parent / "requirements.txt"

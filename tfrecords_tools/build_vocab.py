@@ -28,6 +28,7 @@ from electra_tf.data.tokenization import (
     TokenizerSettings,
 )
 from electra_tf.errors import InputError
+from electra_tf.files import file_exists, file_size
 
 # Longer words aren't learned from, and no piece is longer.
 MAX_PIECE_CHARACTERS = 50
@@ -110,7 +111,7 @@ class WordCounts:
 def count_words(files, settings, max_input_chars=0, num_processes=1, report=None):
     """Counts the words of files as WordPiece will see them: split and normalised."""
     report = report or (lambda message: None)
-    total = sum(corpus_files.file_size(path) for path in files)
+    total = sum(file_size(path) for path in files)
     share = min(1.0, max_input_chars / total) if max_input_chars and total else 1.0
     progress = _Progress(total, report)
     counted = WordCounts()
@@ -121,7 +122,7 @@ def count_words(files, settings, max_input_chars=0, num_processes=1, report=None
             # In the files' order, so that reports don't depend on timing.
             for path, result in zip(files, pool.imap(_count_job, jobs)):
                 counted.add(result)
-                progress.add(corpus_files.file_size(path))
+                progress.add(file_size(path))
     else:
         for path in files:
             counted.add(_count_file(path, settings, share, progress.add))
@@ -448,7 +449,7 @@ def main():
 def _check_target(path, overwrite):
     if os.path.isdir(path):
         raise InputError(f"--vocab_file={path} is a directory: name a file in it")
-    if tokenization.file_exists(path) and not overwrite:
+    if file_exists(path) and not overwrite:
         raise InputError(
             f"--vocab_file={path} exists already: give another name, or --overwrite"
         )

@@ -102,15 +102,6 @@ def open_binary(path):
     return _RemoteLines(tf.io.gfile.GFile(os.fspath(path), "rb"))
 
 
-def file_size(path):
-    """Returns the size of a file in bytes."""
-    if "://" not in os.fspath(path):
-        return os.path.getsize(path)
-    import tensorflow as tf
-
-    return tf.io.gfile.stat(os.fspath(path)).length
-
-
 def _cut(data):
     """Splits bytes after the last white space, else before the last character."""
     at = max(data.rfind(b" "), data.rfind(b"\t")) + 1

@@ -15,12 +15,13 @@ import dataclasses
 import os
 
 from electra_tf.data import documents, records
-from electra_tf.data.corpus_files import file_size, list_text_files
+from electra_tf.data.corpus_files import list_text_files
 from electra_tf.data.example_workers import ExampleWorker, run_in_order
 from electra_tf.data.records_folder import RecordsFolder
 from electra_tf.data.segments import MIN_SEQ_LENGTH
 from electra_tf.data.tokenization import TokenizerSettings, Vocabulary
 from electra_tf.errors import InputError
+from electra_tf.files import file_size
 
 ORIGINAL_NUM_OUT_FILES = 1000
 # A reader opens a shard for this many examples or bytes at least (up to 64 shards

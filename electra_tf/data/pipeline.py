@@ -12,13 +12,8 @@ import json
 import os
 
 from electra_tf.data import records
-from electra_tf.data.tfrecord_files import (
-    UNFINISHED,
-    file_size,
-    open_file,
-    replace_file,
-)
 from electra_tf.errors import InputError
+from electra_tf.files import UNFINISHED, file_size, open_file, replace_file
 
 COUNTS_NAME = "record_counts.json"
 

@@ -16,19 +16,21 @@ import re
 
 from electra_tf.data.example_proto import decode_example, serialize_example
 from electra_tf.data.tfrecord_files import (
-    UNFINISHED,
     ShardWriter,
     count_records,
+    frame,
+    read_records,
+)
+from electra_tf.errors import InputError
+from electra_tf.files import (
+    UNFINISHED,
     file_exists,
     file_size,
-    frame,
     is_folder,
     list_files,
     open_file,
-    read_records,
     replace_file,
 )
-from electra_tf.errors import InputError
 
 __all__ = [
     "Manifest",

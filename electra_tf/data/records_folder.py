@@ -5,7 +5,8 @@ import glob
 import os
 
 from electra_tf.data import records
-from electra_tf.data.tfrecord_files import (
+from electra_tf.errors import InputError
+from electra_tf.files import (
     UNFINISHED,
     is_folder,
     list_files,
@@ -14,7 +15,6 @@ from electra_tf.data.tfrecord_files import (
     remove_folder,
     replace_file,
 )
-from electra_tf.errors import InputError
 
 
 class RecordsFolder:

@@ -1,18 +1,23 @@
-"""TFRecord files, read and written without TensorFlow, and files of any file system.
+"""TFRecord files, read and written without TensorFlow.
 
 TensorFlow's import takes seconds in every worker process of a builder. A record is
     uint64 length, uint32 masked crc of the length, data, uint32 masked crc of the data
-(tensorflow/core/lib/io/record_writer.h). Paths with "://" go through tf.io.gfile.
+(tensorflow/core/lib/io/record_writer.h).
 """
 
-import glob
 import hashlib
 import os
 import struct
 
 from electra_tf.errors import InputError
-
-UNFINISHED = ".unfinished"
+from electra_tf.files import (
+    UNFINISHED,
+    file_exists,
+    file_size,
+    open_file,
+    remove_file,
+    replace_file,
+)
 
 
 class ShardWriter:
@@ -147,62 +152,3 @@ def read_records(path):
         for offset, length in scan_records(path):
             stream.seek(offset)
             yield stream.read(length)
-
-
-# ---- local files by Python, gs:// and the like by TensorFlow
-
-
-def _remote(path):
-    if "://" not in os.fspath(path):
-        return None
-    import tensorflow as tf
-
-    return tf.io.gfile
-
-
-def open_file(path, mode):
-    gfile = _remote(path)
-    if gfile:
-        return gfile.GFile(path, mode)
-    return open(path, mode, encoding=None if "b" in mode else "utf-8")
-
-
-def file_exists(path):
-    gfile = _remote(path)
-    return gfile.exists(path) if gfile else os.path.exists(path)
-
-
-def file_size(path):
-    gfile = _remote(path)
-    return gfile.stat(path).length if gfile else os.path.getsize(path)
-
-
-def is_folder(path):
-    gfile = _remote(path)
-    return gfile.isdir(path) if gfile else os.path.isdir(path)
-
-
-def remove_file(path):
-    gfile = _remote(path)
-    gfile.remove(path) if gfile else os.remove(path)
-
-
-def replace_file(source, target):
-    gfile = _remote(target)
-    gfile.rename(source, target, True) if gfile else os.replace(source, target)
-
-
-def list_files(pattern):
-    gfile = _remote(pattern)
-    return gfile.glob(pattern) if gfile else glob.glob(pattern)
-
-
-def make_folder(path):
-    gfile = _remote(path)
-    gfile.makedirs(path) if gfile else os.makedirs(path, exist_ok=True)
-
-
-def remove_folder(path):
-    """Removes an empty folder."""
-    gfile = _remote(path)
-    gfile.rmtree(path) if gfile else os.rmdir(path)

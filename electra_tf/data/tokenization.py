@@ -9,12 +9,12 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 import unicodedata
 from dataclasses import asdict, dataclass
 
 from electra_tf.data import unicode14
 from electra_tf.errors import InputError
+from electra_tf.files import read_bytes, write_bytes
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -355,53 +355,3 @@ def load_tokenizer(folder):
             f"{str(expected)[:12]}...): restore the model's own vocab.txt"
         )
     return Tokenizer(vocabulary, settings)
-
-
-def file_exists(path):
-    if "://" not in os.fspath(path):
-        return os.path.exists(path)
-    import tensorflow as tf
-
-    return tf.io.gfile.exists(os.fspath(path))
-
-
-def read_bytes(path):
-    """Reads a whole file, local or remote; a missing one is an InputError."""
-    path = os.fspath(path)
-    if "://" in path:
-        import tensorflow as tf
-
-        if not tf.io.gfile.exists(path):
-            raise InputError(f"the file {path} does not exist")
-        with tf.io.gfile.GFile(path, "rb") as stream:
-            return stream.read()
-    try:
-        with open(path, "rb") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        raise InputError(f"the file {path} does not exist") from None
-    except (IsADirectoryError, NotADirectoryError):
-        raise InputError(f"{path} is not a file") from None
-
-
-def write_bytes(path, data):
-    """Writes a file in one step: a reader sees the old content or the new."""
-    path = os.fspath(path)
-    if "://" in path:
-        import tensorflow as tf
-
-        tf.io.gfile.makedirs(os.path.dirname(path))
-        with tf.io.gfile.GFile(path, "wb") as stream:
-            stream.write(data)
-        return
-    folder = os.path.dirname(path) or "."
-    os.makedirs(folder, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".tmp-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -84,6 +84,16 @@ class Checkpoints:
             )
         return None
 
+    def best_state(self):
+        """State of the best checkpoint; empty where there is none to be read."""
+        folder = os.path.join(self.folder, "best")
+        for name in reversed(finished(folder)):
+            try:
+                return read_state(os.path.join(folder, name))
+            except DamagedCheckpoint as error:
+                print(f"warning: {error}")
+        return {}
+
 
 def step_name(step):
     return f"step_{step:08d}"

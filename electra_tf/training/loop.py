@@ -55,17 +55,15 @@ def train(objective, optimizer, strategy, batches, *, start, num_steps, hooks, b
     add_up = tf.function(add)
     step, sums = start, None
     progress = Progress(start, num_steps, batch)
+    profiler = Profiler(hooks.profile_steps, hooks.profile_dir)
     while step < num_steps and not hooks.should_stop():
-        if hooks.profile_steps and step + 1 == hooks.profile_steps[0]:
-            tf.profiler.experimental.start(hooks.profile_dir)
+        profiler.before(step + 1)
         with progress.waiting():
             shard = next(batches)
         report = one_step(shard)
         sums = report if sums is None else add_up(sums, report)
         step += 1
-        if hooks.profile_steps and step == hooks.profile_steps[1]:
-            float(sums["steps"])  # wait for the device
-            tf.profiler.experimental.stop()
+        profiler.after(step, sums)
         if step % hooks.log_steps == 0 or step in (start + 1, num_steps):
             values = tf.nest.map_structure(lambda t: t.numpy(), sums)  # waits
             hooks.log(step, values, progress.rates(step))
@@ -74,7 +72,32 @@ def train(objective, optimizer, strategy, batches, *, start, num_steps, hooks, b
             if step % period == 0 or step == num_steps:
                 function(step)
                 progress.restart(step)
+    profiler.end()
     return step
+
+
+class Profiler:
+    """Profiles the steps from the first to the last asked for, if they are run."""
+
+    def __init__(self, steps, folder):
+        self.steps = steps
+        self.folder = folder
+        self.running = False
+
+    def before(self, step):
+        if self.steps and step == self.steps[0]:
+            tf.profiler.experimental.start(self.folder)
+            self.running = True
+
+    def after(self, step, sums):
+        if self.running and step == self.steps[1]:
+            float(sums["steps"])  # wait for the device
+            self.end()
+
+    def end(self):
+        if self.running:
+            tf.profiler.experimental.stop()
+            self.running = False
 
 
 def evaluate(objective, strategy, batches, limit=None):
