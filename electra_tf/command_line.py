@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 
 from absl import app, flags
 
@@ -83,3 +84,30 @@ def alias_with_hyphens(*names):
         hyphened = name.replace("_", "-")
         if hyphened != name:
             flags.DEFINE_alias(hyphened, name)
+
+
+def import_tensorflow():
+    """Imports TensorFlow without the dozen lines that its libraries print by then.
+
+    They come back if the import fails, or if TF_CPP_MIN_LOG_LEVEL asks for them.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "3":
+        import tensorflow as tf
+
+        return tf
+    with tempfile.TemporaryFile() as held_back:
+        stderr = os.dup(2)
+        os.dup2(held_back.fileno(), 2)
+        try:
+            import keras  # noqa: F401  (TensorFlow imports it late, and prints again)
+            import tensorflow as tf
+
+            tf.config.list_physical_devices()
+        except BaseException:
+            held_back.seek(0)
+            os.write(stderr, held_back.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+    return tf

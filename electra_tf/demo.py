@@ -7,7 +7,7 @@ from electra_tf.data.packing import pack
 from electra_tf.data.pipeline import evaluation_dataset
 from electra_tf.errors import InputError
 
-MAX_TOKENS = 40  # of a sentence that a person reads in a terminal
+MAX_TOKENS = 24  # of a sentence that a person reads in a terminal
 
 
 def probabilities(objective, ids, vocabulary):
@@ -81,30 +81,38 @@ def held_out_sentences(shards, config, vocabulary, count):
     return found
 
 
-def swap_one(ids, pool, vocabulary, generator):
-    """Puts a random word of `pool` in the place of a random word of `ids`."""
+def words_of(vocabulary):
+    """Ids of the vocabulary's whole words: letters, three or more."""
+    return [
+        i
+        for i, token in enumerate(vocabulary.tokens)
+        if token.isalpha() and len(token) > 2
+    ]
+
+
+def swap_one(ids, words, vocabulary, generator):
+    """Puts a random word in the place of a random word of `ids`.
+
+    Returns: the new ids and the place; None where nothing can be swapped.
+    """
     places = whole_words(ids, vocabulary)
-    if not places:
+    if not places or not words:
         return None
-    place = int(generator.choice(places))
-    word = int(generator.choice(pool))
+    place, word = int(generator.choice(places)), int(generator.choice(words))
     if word == ids[place]:
         return None
     return [*ids[:place], word, *ids[place + 1 :]], place
 
 
-def swaps(objective, config, tokenizer, shards, *, count=64, seed=1):
+def swaps(objective, config, tokenizer, shards, *, count=100, seed=1):
     """Swaps one word in each of `count` held-out sentences and scores the result.
 
     Returns: list of (ids, index of the swap, original id, probabilities)
     """
     vocabulary, generator = tokenizer.vocabulary, np.random.default_rng(seed)
-    sentences = held_out_sentences(shards, config, vocabulary, count)
-    pool = [i for s in sentences for i in s]
-    pool = [pool[i] for i in whole_words(pool, vocabulary)]
-    results = []
-    for sentence in sentences:
-        swapped = swap_one(sentence, pool, vocabulary, generator) if pool else None
+    words, results = words_of(vocabulary), []
+    for sentence in held_out_sentences(shards, config, vocabulary, count):
+        swapped = swap_one(sentence, words, vocabulary, generator)
         if swapped:
             ids, place = swapped
             probs = probabilities(objective, ids, vocabulary)
@@ -113,16 +121,32 @@ def swaps(objective, config, tokenizer, shards, *, count=64, seed=1):
 
 
 def right_and_wrong(results):
-    """The clearest found swap and the clearest missed one; None where there is none.
+    """The clearest right and the clearest wrong verdict; None where there is none.
 
-    A swap is found if its token has the highest probability of the sentence and more
-    than one half.
+    Right: the swapped token, and no other, is called replaced (the widest gap of all
+    such sentences). Wrong: the swapped token is called original.
     """
-    found, missed = [], []
+    right, wrong = [], []
     for result in results:
         _, place, _, probs = result
-        hit = probs[place] > 0.5 and probs[place] == probs.max()
-        (found if hit else missed).append((float(probs[place]), result))
-    best = max(found, key=lambda pair: pair[0])[1] if found else None
-    worst = min(missed, key=lambda pair: pair[0])[1] if missed else None
-    return best, worst, len(found)
+        others = np.delete(probs, place).max()
+        if probs[place] > 0.5 > others:
+            right.append((probs[place] - others, len(right), result))
+        if probs[place] <= 0.5:
+            wrong.append((probs[place], len(wrong), result))
+    return (
+        max(right)[-1] if right else None,
+        min(wrong)[-1] if wrong else None,
+    )
+
+
+def summary(results):
+    """How many swaps were found, beside how many real tokens were called replaced."""
+    found = sum(probs[place] > 0.5 for _, place, _, probs in results)
+    first = sum(probs[place] == probs.max() for _, place, _, probs in results)
+    others = np.concatenate([np.delete(p, place) for _, place, _, p in results])
+    return (
+        f"{found} of {len(results)} swapped words called replaced, and "
+        f"{int((others > 0.5).sum())} of {len(others)} untouched tokens; in {first} "
+        "sentences the swapped word had the highest probability"
+    )

@@ -2,13 +2,13 @@
 
     python -m electra_tf.run_demo --model_dir=DATA/models/NAME --text="The cat ..."
 
-Without --text it swaps a random word in held-out sentences and shows one that the
-discriminator finds and one that it misses.
+Without --text it swaps a random word in held-out sentences and shows a verdict that the
+discriminator gets right and one that it gets wrong.
 """
 
 from absl import flags
 
-from electra_tf.command_line import alias_with_hyphens, run
+from electra_tf.command_line import alias_with_hyphens, import_tensorflow, run
 from electra_tf.errors import InputError
 
 FLAGS = flags.FLAGS
@@ -28,6 +28,7 @@ def main():
     if not FLAGS.model_dir:
         raise InputError("--model_dir is missing")
 
+    import_tensorflow()
     from electra_tf import demo
     from electra_tf.data.pipeline import open_shards
     from electra_tf.pretrained import load_objective
@@ -44,19 +45,18 @@ def main():
         return 0
     shards = open_shards(config.eval_tfrecords, config.max_seq_length)
     results = demo.swaps(objective, config, tokenizer, shards, seed=FLAGS.seed)
-    right, wrong, found = demo.right_and_wrong(results)
-    for title, result in (("found", right), ("missed", wrong)):
+    if not results:
+        raise InputError(f"{config.eval_tfrecords}: no sentence with a word to swap")
+    verdicts = zip(("right", "wrong"), demo.right_and_wrong(results))
+    for title, result in verdicts:
         if result is None:
-            print(f"no swap was {title}")
+            print(f"\nno verdict was {title}")
             continue
         ids, place, original, probs = result
         token = tokenizer.vocabulary.tokens
         print(f"\n{title}: {token[original]!r} became {token[ids[place]]!r}")
         print(demo.show(tokenizer, ids, probs, place))
-    print(
-        f"\n{found} of {len(results)} swapped words found (highest probability of "
-        "their sentence, and above one half)"
-    )
+    print(f"\n{demo.summary(results)}")
     return 0
 
 

@@ -8,7 +8,7 @@ segment_ids in; replaced_probability, logits and sequence_output out.
 
 from absl import flags
 
-from electra_tf.command_line import alias_with_hyphens, run
+from electra_tf.command_line import alias_with_hyphens, import_tensorflow, run
 from electra_tf.errors import InputError
 
 FLAGS = flags.FLAGS
@@ -31,6 +31,7 @@ def main():
     if FLAGS.version < 0:
         raise InputError(f"--version must not be negative, got {FLAGS.version}")
 
+    import_tensorflow()
     from electra_tf.export import export_discriminator
     from electra_tf.pretrained import load_objective
 

@@ -7,7 +7,7 @@ import os
 
 from absl import flags
 
-from electra_tf.command_line import alias_with_hyphens, run
+from electra_tf.command_line import alias_with_hyphens, import_tensorflow, run
 from electra_tf.errors import InputError
 
 FLAGS = flags.FLAGS
@@ -49,7 +49,7 @@ def read_scalars(folder):
     """{tag: (steps, values)} of all event files of a folder; resumed runs join."""
     if not os.path.isdir(folder):
         return {}
-    import tensorflow as tf
+    tf = import_tensorflow()
     from tensorboard.backend.event_processing.event_accumulator import (
         EventAccumulator,
     )

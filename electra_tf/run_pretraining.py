@@ -9,7 +9,7 @@ eval_tfrecords/. The model goes to DATA/models/NAME. The same command again cont
 
 from absl import flags
 
-from electra_tf.command_line import alias_with_hyphens, run
+from electra_tf.command_line import alias_with_hyphens, import_tensorflow, run
 from electra_tf.errors import InputError
 
 FLAGS = flags.FLAGS
@@ -44,8 +44,7 @@ def main():
     profile_steps = parse_profile_steps(FLAGS.profile_steps)
     print("hyper-parameters:\n" + resolved.table(), flush=True)
 
-    import tensorflow as tf
-
+    tf = import_tensorflow()
     from electra_tf.preparation import prepare
     from electra_tf.pretraining.inspection import summary
     from electra_tf.training.distribution import build_strategy

@@ -237,7 +237,7 @@ def test_the_demo_and_the_plot_run_on_the_trained_model(
     data_dir, uninterrupted, tmp_path
 ):
     output = succeed("electra_tf.run_demo", f"--model_dir={uninterrupted[0]}")
-    assert "swapped words found" in output
+    assert "swapped words called replaced" in output
     output = succeed(
         "electra_tf.run_demo", f"--model_dir={uninterrupted[0]}", "--text=the old mill"
     )
@@ -252,3 +252,25 @@ def test_the_demo_and_the_plot_run_on_the_trained_model(
         f"--output={tmp_path / 'curves.png'}",
     )
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_debug_mode_takes_twenty_quick_steps_and_can_be_profiled(data_dir):
+    output = succeed(
+        *training(
+            data_dir,
+            "debug",
+            '{"debug": true, "model_size": "tiny", "max_seq_length": 32}',
+        ),
+        "--profile_steps=3,5",
+    )
+    assert "step 20/20" in output
+    profiles = list((data_dir / "models" / "debug" / "logs").rglob("*.xplane.pb"))
+    assert len(profiles) == 1
+
+
+def test_two_replicas_train_and_evaluate_by_a_flag(data_dir):
+    output = succeed(
+        *training(data_dir, "mirrored"), "--strategy=mirrored", "--logical_cpus=2"
+    )
+    assert "2 replicas" in output and "step 20/20" in output
+    assert "evaluation: loss" in output

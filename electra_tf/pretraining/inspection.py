@@ -5,7 +5,7 @@ import math
 import tensorflow as tf
 
 # How far the first loss may be from that of a network that knows nothing.
-FIRST_LOSS_TOLERANCE = 0.1
+FIRST_LOSS_TOLERANCE = 0.15
 
 
 def expected_first_loss(config):
