@@ -6,83 +6,14 @@ first of: explicit flag, `--hparams`, `--config`, the size, the default.
 """
 
 import dataclasses
-import difflib
 import json
 import os
-import tomllib
-import types
 import typing
 
 from electra_tf.errors import InputError
 from electra_tf.files import file_exists, read_bytes
-
-# The paper's Table 6, and two sizes of ours: `tiny` for the quickstart, and
-# `small_plus_plus`, the "small" that was released in 2020 (long inputs, long training,
-# a generator as large as the discriminator).
-ARCHITECTURES = {
-    "tiny": dict(
-        hidden_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=8,
-        intermediate_size=512,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        initializer_range=0.1,
-    ),
-    "small": dict(
-        hidden_size=256,
-        num_hidden_layers=12,
-        num_attention_heads=4,
-        intermediate_size=1024,
-    ),
-    "base": dict(
-        hidden_size=768,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        intermediate_size=3072,
-    ),
-    "large": dict(
-        hidden_size=1024,
-        num_hidden_layers=24,
-        num_attention_heads=16,
-        intermediate_size=4096,
-    ),
-}
-ARCHITECTURES["small_plus_plus"] = ARCHITECTURES["small"]
-
-SIZES = {
-    "tiny": dict(
-        embedding_size=128, generator_hidden_size=0.5, temperature=2.0,
-        max_seq_length=64, learning_rate=1e-3, num_warmup_steps=200,
-        train_batch_size=32, eval_batch_size=32, num_train_steps=1600,
-        save_checkpoints_steps=400, iterations_per_loop=100, eval_every_steps=400,
-    ),
-    "small": dict(
-        embedding_size=128, generator_hidden_size=0.25, max_seq_length=128,
-        learning_rate=5e-4, train_batch_size=128, num_train_steps=1_000_000,
-    ),
-    "small_plus_plus": dict(
-        embedding_size=128, generator_hidden_size=1.0, max_seq_length=512,
-        learning_rate=5e-4, train_batch_size=128, num_train_steps=4_000_000,
-    ),
-    "base": dict(
-        generator_hidden_size=1 / 3, max_seq_length=512,
-        learning_rate=2e-4, train_batch_size=256, num_train_steps=766_000,
-    ),
-    "large": dict(
-        generator_hidden_size=0.25, max_seq_length=512,
-        mask_prob=0.25, learning_rate=2e-4, train_batch_size=2048,
-        num_train_steps=400_000,
-    ),
-}  # fmt: skip
-
-# What the original's model_size sets: only the width of small's embeddings.
-ORIGINAL_SIZES = {"small": dict(embedding_size=128), "base": {}, "large": {}}
-
-DEBUG = dict(
-    train_batch_size=8, num_train_steps=20, eval_batch_size=4, iterations_per_loop=1,
-    num_eval_steps=2,
-)  # fmt: skip
+from electra_tf.hparams import check_type, parse_hparams, read_toml, unknown_name
+from electra_tf.presets import ARCHITECTURES, DEBUG, ORIGINAL_SIZES, SIZES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -412,71 +343,6 @@ def check_overrides(overrides, source):
         if name not in types_of:
             raise InputError(unknown_name(name, types_of, source))
     return {k: check_type(k, v, types_of[k], source) for k, v in overrides.items()}
-
-
-def check_type(name, value, wanted, source):
-    """Returns `value` as the type that the field declares, or says what is wrong."""
-    optional = isinstance(wanted, types.UnionType)
-    kinds = [k for k in typing.get_args(wanted) if k is not type(None)]
-    kind = kinds[0] if optional else wanted
-    if value is None and optional:
-        return None
-    if kind is float and type(value) is int and abs(value) < 2**1000:
-        return float(value)
-    if kind is int and isinstance(value, float) and value.is_integer():
-        return int(value)  # 1e6 is how people write a million in JSON
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise InputError(
-            f"{name} in {source} must be {kind.__name__}, got "
-            f"{type(value).__name__} {value!r}"
-        )
-    return value
-
-
-def unknown_name(name, known, source):
-    near = difflib.get_close_matches(str(name), sorted(known), 1, 0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"unknown hyper-parameter {name!r} in {source}{hint}"
-
-
-def parse_hparams(hparams):
-    """Reads the original's `--hparams`: JSON text, or the path of a JSON file."""
-    if not hparams:
-        return {}
-    if isinstance(hparams, dict):
-        return hparams
-    text, place = hparams, "--hparams"
-    # A command prompt that doesn't know single quotes hands them on.
-    if hparams.lstrip()[:1] not in ("{", "[", "'", '"'):
-        place = f"--hparams file {hparams}"
-        try:
-            with open(hparams, encoding="utf-8") as f:
-                text = f.read()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"{place}: neither a JSON object nor a readable file ({error})"
-            ) from None
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{place} is not valid JSON: {error} (received {text[:60]!r}; "
-            'quote it as --hparams \'{"model_size": "base"}\', at a Windows prompt '
-            'as --hparams "{\\"model_size\\": \\"base\\"}")'
-        ) from None
-    if not isinstance(values, dict):
-        raise InputError(f"{place} must be a JSON object, got {type(values).__name__}")
-    return values
-
-
-def read_toml(path):
-    try:
-        with open(path, "rb") as f:
-            return tomllib.load(f)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"--config {path} is not valid TOML: {error}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--config {path} can't be read: {error}") from None
 
 
 CONFIG_NAME = "config.json"

@@ -18,7 +18,9 @@ ALLOWED = {
     "__init__": set(),
     "errors": set(),
     "files": {"errors"},
-    "config": {"errors", "files"},
+    "presets": set(),
+    "hparams": {"errors"},
+    "config": {"errors", "files", "hparams", "presets"},
     "command_line": {"errors"},
     # L1
     "data": FOUNDATION,

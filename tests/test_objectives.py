@@ -62,6 +62,7 @@ def config_of(*, dropout=0.0, **hparams):
         max_position_embeddings=P,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
+        initializer_range=0.02,
     )
     values = dict(
         model_size="tiny",
