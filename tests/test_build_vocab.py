@@ -12,8 +12,9 @@ from electra_tf.data.tokenization import (
     TokenizerSettings,
     Vocabulary,
 )
+from electra_tf.data.vocabulary_learner import build_vocab
+from electra_tf.data.word_counts import count_words
 from electra_tf.errors import InputError
-from tfrecords_tools.build_vocab import build_vocab, count_words
 
 ROOT = pathlib.Path(__file__).parent.parent
 STEMS = ("play", "work", "talk", "jump", "paint", "help", "look", "walk", "cook")
