@@ -1,5 +1,6 @@
 """How every command of the package starts and how it reports bad input."""
 
+import errno
 import os
 import sys
 import tempfile
@@ -18,7 +19,8 @@ def run(main):
         try:
             app.run(lambda argv: _guarded(main, argv[1:]), flags_parser=_parse)
         finally:
-            sys.stdout.flush()  # where a closed pipe (`| head`) shows at the latest
+            if sys.stdout is not None:
+                sys.stdout.flush()  # where a closed pipe (`| head`) shows at the latest
     except BrokenPipeError:
         # Python flushes once more on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -66,7 +68,8 @@ def _guarded(main, left_over):
         return 130
     except OSError as error:
         # A full or read-only disk, a vanished file: the system's own words.
-        print(f"error: {one_line(error)}", file=sys.stderr)
+        advice = ": free some space" if error.errno == errno.ENOSPC else ""
+        print(f"error: {one_line(error)}{advice}", file=sys.stderr)
         return 1
 
 

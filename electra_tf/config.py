@@ -6,14 +6,25 @@ first of: explicit flag, `--hparams`, `--config`, the size, the default.
 """
 
 import dataclasses
-import json
 import os
 import typing
 
 from electra_tf.errors import InputError
-from electra_tf.files import file_exists, read_bytes
+from electra_tf.files import file_exists, read_json_object
 from electra_tf.hparams import check_type, parse_hparams, read_toml, unknown_name
 from electra_tf.presets import ARCHITECTURES, DEBUG, ORIGINAL_SIZES, SIZES
+
+# What float32 can hold and a run can use.
+SMALLEST, LARGEST = 1e-12, 1e6
+# Larger than any network that was ever trained: a slip of the pen.
+MOST = {
+    "vocab_size": 10_000_000,
+    "hidden_size": 65_536,
+    "embedding_size": 65_536,
+    "intermediate_size": 1_048_576,
+    "num_hidden_layers": 1_000,
+    "max_position_embeddings": 1_048_576,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +53,8 @@ class EncoderConfig:
             value = getattr(self, name)
             if value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}")
+            if value > MOST.get(name, value):
+                raise InputError(f"{name} must be at most {MOST[name]}, got {value}")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, name)
             if not 0 <= value < 1:
@@ -264,19 +277,19 @@ def validate(config):
         "num_eval_steps", "max_predictions_per_seq", "shuffle_shards", "vocab_size",
     )  # fmt: skip
     for name in positive:
-        if getattr(config, name) < 1:
-            raise InputError(f"{name} must be at least 1, got {getattr(config, name)}")
+        check_range(config, name, 1, 2**31 - 1)
+    for name in ("num_warmup_steps", "eval_every_steps", "seed"):
+        check_range(config, name, 0, 2**31 - 1)
     for name in ("learning_rate", "temperature", "generator_layers",
                  "generator_hidden_size", "lr_decay_power"):  # fmt: skip
-        if not 0 < getattr(config, name) < float("inf"):
+        if not getattr(config, name) > 0:
             raise InputError(f"{name} must be above 0, got {getattr(config, name)}")
-    for name in ("num_warmup_steps", "eval_every_steps", "weight_decay_rate",
-                 "gen_weight", "disc_weight", "seed"):  # fmt: skip
-        value = getattr(config, name)
-        if not 0 <= value < float("inf"):
-            raise InputError(f"{name} must be 0 or more, got {value}")
-    if config.seed >= 2**31:  # dropout mixes it as an int32
-        raise InputError(f"seed must be below 2**31, got {config.seed}")
+        check_range(config, name, SMALLEST, LARGEST)
+    check_range(config, "temperature", 1e-3, 1e3)
+    for name in ("weight_decay_rate", "gen_weight", "disc_weight"):
+        check_range(config, name, 0, LARGEST)
+    if config.model_dir == "":
+        raise InputError("model_dir must not be empty: leave it out, or name a folder")
     if config.use_tpu:
         raise InputError("use_tpu: the TPU strategy is not available yet")
     if config.electric_objective or config.two_tower_generator:
@@ -303,6 +316,15 @@ def validate(config):
             f"generator_layers {config.generator_layers}): {error}"
         ) from None
     return config
+
+
+def check_range(config, name, least, most):
+    value = getattr(config, name)
+    if not value >= least:
+        least = "0 or more" if least == 0 else f"at least {least}"
+        raise InputError(f"{name} must be {least}, got {value}")
+    if value > most:
+        raise InputError(f"{name} must be at most {most}, got {value:.6g}")
 
 
 def defaults():
@@ -357,18 +379,26 @@ def read_values(model_dir):
     path = os.path.join(model_dir, CONFIG_NAME)
     if not file_exists(path):
         raise InputError(f"{model_dir} is not a model folder: it has no {CONFIG_NAME}")
-    try:
-        values = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise InputError(f"{path} is damaged: {error}") from None
-    if not isinstance(values, dict):
-        raise InputError(f"{path} is damaged: not a JSON object")
+    values = read_json_object(path)
+    if "model_name" not in values or "model_size" not in values:
+        raise InputError(
+            f"{path} is not the config of a model of ours (it names no model_size)"
+        )
+    known = field_types(PretrainingConfig)
+    for name, value in values.items():
+        if name not in known:
+            raise InputError(unknown_name(name, known, path))
+        check_type(name, value, known[name], path)
     return values
 
 
 def saved_config(model_dir):
     """The PretrainingConfig that a model folder was trained with."""
-    try:
-        return PretrainingConfig(**read_values(model_dir))
-    except TypeError as error:
-        raise InputError(f"{model_dir}: {CONFIG_NAME} is damaged: {error}") from None
+    values = read_values(model_dir)
+    if values["model_size"] not in ARCHITECTURES:
+        raise InputError(
+            f"{model_dir}: {CONFIG_NAME} has the model_size {values['model_size']!r}, "
+            f"known are {', '.join(ARCHITECTURES)}"
+        )
+    check_overrides(values.get("model_hparam_overrides", {}), CONFIG_NAME)
+    return validate(PretrainingConfig(**values))

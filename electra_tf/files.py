@@ -5,6 +5,7 @@ the like) through `tf.io.gfile`.
 """
 
 import glob
+import json
 import os
 
 from electra_tf.errors import InputError
@@ -77,6 +78,17 @@ def read_bytes(path):
         raise InputError(f"the file {path} does not exist")
     with open_file(path, "rb") as stream:
         return stream.read()
+
+
+def read_json_object(path):
+    """The dict in a JSON file; anything else is an InputError that names the file."""
+    try:
+        values = json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:  # no JSON, too deep, no UTF-8
+        raise InputError(f"{path} is damaged: {error}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{path} is damaged: not a JSON object")
+    return values
 
 
 def write_bytes(path, data):

@@ -11,11 +11,13 @@ from electra_tf.errors import InputError
 
 def parse_hparams(hparams):
     """Reads the original's `--hparams`: JSON text, or the path of a JSON file."""
-    if not hparams:
+    if hparams is None:
         return {}
     if isinstance(hparams, dict):
         return hparams
     text, place = hparams, "--hparams"
+    if not hparams.strip():
+        raise InputError("--hparams is empty: leave it out, or give a JSON object")
     # A command prompt that doesn't know single quotes hands them on.
     if hparams.lstrip()[:1] not in ("{", "[", "'", '"'):
         place = f"--hparams file {hparams}"
@@ -28,7 +30,7 @@ def parse_hparams(hparams):
             ) from None
     try:
         values = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # no JSON, or too deep
         raise InputError(
             f"{place} is not valid JSON: {error} (received {text[:60]!r}; "
             'quote it as --hparams \'{"model_size": "base"}\', at a Windows prompt '
@@ -43,10 +45,10 @@ def read_toml(path):
     try:
         with open(path, "rb") as f:
             return tomllib.load(f)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"--config {path} is not valid TOML: {error}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise InputError(f"--config {path} can't be read: {error}") from None
+    except (ValueError, RecursionError) as error:  # no TOML, too deep, no UTF-8
+        raise InputError(f"--config {path} is not valid TOML: {error}") from None
 
 
 def check_type(name, value, wanted, source):

@@ -13,10 +13,12 @@ from electra_tf.data.tokenization import (
     save_tokenizer,
 )
 from electra_tf.errors import InputError
-from electra_tf.files import write_text
+from electra_tf.files import file_exists, is_folder, write_text
 from electra_tf.training.checkpoint import finished
 
 CHECKPOINTS = "checkpoints"
+# What a run that was killed before its config was written may have left.
+OURS = {"logs", "results", CHECKPOINTS, "vocab.txt", "tokenizer.json"}
 
 # Values that may change when a run is continued: they don't touch what is learned,
 # save num_train_steps, whose change bends the schedule and is announced.
@@ -99,9 +101,16 @@ def check(config, vocabulary, settings, say=print):
 
     A folder without a checkpoint holds nothing that could be lost.
     """
-    if not finished(os.path.join(config.model_dir, CHECKPOINTS)):
+    if not file_exists(config.model_dir):
         return
-    saved = read_values(config.model_dir)
+    checkpoints = os.path.join(config.model_dir, CHECKPOINTS)
+    trained = finished(checkpoints) or finished(os.path.join(checkpoints, "best"))
+    if not trained and not file_exists(os.path.join(config.model_dir, CONFIG_NAME)):
+        refuse_strange_files(config.model_dir)
+        return
+    saved = read_values(config.model_dir)  # also says if it is no model of ours
+    if not trained:
+        return
     now = config.to_dict()
     changed = [
         name
@@ -131,6 +140,31 @@ def check(config, vocabulary, settings, say=print):
         say(
             f"num_train_steps {steps:,} -> {config.num_train_steps:,}: the learning "
             "rate follows the new schedule"
+        )
+
+
+def refuse_strange_files(model_dir):
+    """A run writes only into a folder that is empty or a model's."""
+    if not is_folder(model_dir):
+        raise InputError(f"model_dir {model_dir} is a file: name a folder")
+    strange = [] if "://" in model_dir else sorted(set(os.listdir(model_dir)) - OURS)
+    if strange:
+        raise InputError(
+            f"model_dir {model_dir} holds files that are not a model's "
+            f"({strange[0]!r}): name a new or empty folder"
+        )
+
+
+def check_state(config, vocabulary, state, path):
+    """Refuses a checkpoint of another config or vocabulary than the run's."""
+    saved, now = state.get("config", {}), config.to_dict()
+    changed = [n for n in now if n not in FREE and n in saved and saved[n] != now[n]]
+    if state.get("vocabulary_sha256", vocabulary.sha256) != vocabulary.sha256:
+        changed.append("vocabulary")
+    if changed:
+        raise InputError(
+            f"the checkpoint of step {state['step']} in {path} is of another model "
+            f"(its {sorted(changed)[0]} differs): remove it, or restore the model's own"
         )
 
 

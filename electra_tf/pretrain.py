@@ -19,7 +19,7 @@ from electra_tf.files import write_text
 from electra_tf.pretraining import inspection, metrics
 from electra_tf.pretraining.objectives import build_objective
 from electra_tf.training import loop, progress
-from electra_tf.training.checkpoint import Checkpoints
+from electra_tf.training.checkpoint import Checkpoints, first_line
 from electra_tf.training.optimizer import AdamWeightDecay, weight_decay_rows
 from electra_tf.training.schedule import WarmupDecay
 
@@ -52,7 +52,7 @@ class Pretraining:
         self.train_shards = train_shards
         self.eval_shards = eval_shards
         self.say = say
-        self.best = None
+        self.best = math.inf  # loss of the best evaluation so far
         self.evaluated = (None, None)  # step and values of the last evaluation
 
     def build(self):
@@ -79,17 +79,24 @@ class Pretraining:
             config.keep_checkpoint_max,
         )
         state = self.checkpoints.restore_latest()
+        if state:
+            folder = self.checkpoints.folder
+            model_folder.check_state(config, self.vocabulary, state, folder)
         self.start = self.step = state["step"] if state else 0
-        self.best = self.checkpoints.best_state().get("eval_loss")
+        best = self.checkpoints.best_state().get("eval_loss")
+        self.best = best if is_number(best) else math.inf
 
     # ---- training
 
     def train(self, profile_steps=None):
-        """Trains to num_train_steps; returns False if a signal ended it before."""
+        """Trains to num_train_steps; returns the number of the signal that ended it.
+
+        0 where it was trained to the end.
+        """
         config = self.config
         if self.start >= config.num_train_steps:
             self.say(f"nothing to train: step {self.start:,} is already done")
-            return True
+            return 0
         if self.start:
             self.say(f"continuing after step {self.start:,}")
         logs = os.path.join(config.model_dir, "logs")
@@ -113,11 +120,11 @@ class Pretraining:
         if step < config.num_train_steps:
             self.save(step)
             self.say(
-                f"stopped by {stop.received} after step {step:,}; checkpoint saved: "
-                "run the same command again to continue"
+                f"stopped by {stop.received.name} after step {step:,}; checkpoint "
+                "saved: run the same command again to continue"
             )
-            return False
-        return True
+            return int(stop.received)
+        return 0
 
     def run_loop(self, hooks):
         with self.naming_damage(self.train_shards, self.eval_shards):
@@ -148,7 +155,10 @@ class Pretraining:
                     f"the shard {path} can't be read ({reason}): copy or build it "
                     "again, then run the same command to continue"
                 ) from error
-            raise
+            raise InputError(
+                f"a batch of the records can't be used ({first_line(error)}): do their "
+                "ids fit vocab_size and their segments type_vocab_size?"
+            ) from error
 
     def batches(self, training):
         """Per-replica batches of the training or the evaluation records."""
@@ -248,7 +258,8 @@ class Pretraining:
         with self.eval_log.as_default(step=step):
             tf.summary.text("what the networks see", page)
         self.eval_log.flush()
-        if self.best is None or values["loss"] < self.best:
+        self.check_finite(step)
+        if values["loss"] < self.best:
             self.best = values["loss"]
             state = model_folder.state_of(self.config, self.vocabulary)
             self.checkpoints.save_best(step, state | {"eval_loss": self.best})
@@ -289,6 +300,10 @@ class Pretraining:
         write_text(
             os.path.join(folder, "unsup_results.json"), json.dumps(values, indent=1)
         )
+
+
+def is_number(value):
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def write_scalars(writer, step, scalars):

@@ -27,6 +27,8 @@ def define_flags():
 def main():
     if not FLAGS.model_dir:
         raise InputError("--model_dir is missing")
+    if FLAGS.seed < 0:
+        raise InputError(f"--seed must be 0 or more, got {FLAGS.seed}")
 
     import_tensorflow()
     from electra_tf import demo

@@ -3,12 +3,14 @@
 python -m electra_tf.run_plot --model_dir=DATA/models/NAME --output=curve.png
 """
 
+import io
 import os
 
 from absl import flags
 
 from electra_tf.command_line import alias_with_hyphens, import_tensorflow, run
 from electra_tf.errors import InputError
+from electra_tf.files import write_bytes
 
 FLAGS = flags.FLAGS
 
@@ -33,6 +35,8 @@ def main():
     if not FLAGS.model_dir:
         raise InputError("--model_dir is missing")
     output = FLAGS.output or os.path.join(FLAGS.model_dir, "results", "curves.png")
+    if os.path.exists(output) and not is_png(output):
+        raise InputError(f"{output} exists and is no PNG: choose another --output")
     curves = {
         name: read_scalars(os.path.join(FLAGS.model_dir, "logs", name))
         for name in ("train", "eval")
@@ -43,6 +47,13 @@ def main():
     draw(curves, output)
     print(f"wrote {output}")
     return 0
+
+
+def is_png(path):
+    if os.path.isdir(path):
+        return False
+    with open(path, "rb") as stream:
+        return stream.read(4) == b"\x89PNG"
 
 
 def read_scalars(folder):
@@ -87,9 +98,10 @@ def draw(curves, output):
         axis.grid(alpha=0.3)
         if axis.lines:
             axis.legend()
-    figure.savefig(output + ".unfinished", format="png", dpi=110)
-    os.replace(output + ".unfinished", output)
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=110)
     pyplot.close(figure)
+    write_bytes(output, image.getvalue())
 
 
 def entry_point():

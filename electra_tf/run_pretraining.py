@@ -7,6 +7,8 @@ DATA holds vocab.txt, pretrain_tfrecords/ and, if there is to be evaluation,
 eval_tfrecords/. The model goes to DATA/models/NAME. The same command again continues.
 """
 
+import re
+
 from absl import flags
 
 from electra_tf.command_line import alias_with_hyphens, import_tensorflow, run
@@ -41,24 +43,44 @@ def define_flags():
 
 def main():
     resolved = load()
+    if FLAGS.logical_cpus < 0:
+        raise InputError(f"--logical_cpus must be 0 or more, got {FLAGS.logical_cpus}")
     profile_steps = parse_profile_steps(FLAGS.profile_steps)
     print("hyper-parameters:\n" + resolved.table(), flush=True)
 
     tf = import_tensorflow()
-    from electra_tf.preparation import prepare
-    from electra_tf.pretraining.inspection import summary
-    from electra_tf.training.distribution import build_strategy
+    from electra_tf.training.checkpoint import first_line
 
     if FLAGS.require_gpu and not tf.config.list_physical_devices("GPU"):
         raise InputError("--require_gpu: TensorFlow finds no GPU on this machine")
     if FLAGS.deterministic:
         tf.config.experimental.enable_op_determinism()
+    try:
+        return run_it(resolved, profile_steps)
+    except tf.errors.ResourceExhaustedError as error:
+        raise InputError(
+            f"no space left, in memory or on the disk ({first_line(error)}): choose a "
+            "smaller train_batch_size or model, or free some space; the last "
+            "checkpoint is whole"
+        ) from None
+    except (tf.errors.FailedPreconditionError, tf.errors.AlreadyExistsError) as error:
+        raise InputError(f"a file can't be written: {first_line(error)}") from None
+
+
+def run_it(resolved, profile_steps):
+    """Trains and evaluates; the status is 128 + the signal's number if one ended it."""
+    from electra_tf.preparation import prepare
+    from electra_tf.pretraining.inspection import summary
+    from electra_tf.training.distribution import build_strategy
+
     strategy = build_strategy(FLAGS.strategy, FLAGS.logical_cpus)
     training = prepare(resolved, strategy, say)
     training.build()
     config = training.config
-    if config.do_train and not training.train(profile_steps):
-        return 0
+    if config.do_train:
+        stopped_by = training.train(profile_steps)
+        if stopped_by:
+            return 128 + stopped_by
     if config.do_eval:
         if not config.do_train and training.start == 0:
             raise InputError(f"no checkpoint in {config.model_dir}: train it first")
@@ -92,7 +114,7 @@ def parse_profile_steps(text):
     if text is None:
         return None
     parts = text.split(",")
-    if len(parts) != 2 or not all(p.strip().isdigit() for p in parts):
+    if len(parts) != 2 or not all(re.fullmatch("[0-9]{1,9}", p.strip()) for p in parts):
         raise InputError(f"--profile_steps must be FIRST,LAST, got {text!r}")
     first, last = map(int, parts)
     if not 1 <= first <= last:

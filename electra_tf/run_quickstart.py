@@ -9,6 +9,7 @@ installed packages: nothing is downloaded. Run again, it continues where it was.
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -62,7 +63,7 @@ def steps(data_dir, config, hparams, vocab_size, max_seq_length):
         ),
         (
             "Records, with 3% of the documents held out",
-            records,
+            os.path.join(records, "manifest.json"),
             "tfrecords_tools.build_pretraining_dataset",
             [
                 f"--corpus_dir={corpus}",
@@ -98,6 +99,20 @@ def steps(data_dir, config, hparams, vocab_size, max_seq_length):
     ]
 
 
+def run_to_the_end(command):
+    """Runs a command; Ctrl-C and SIGTERM are its to answer, so that it can save."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = subprocess.Popen(
+            command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+        )
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        return process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def main():
     from electra_tf.config import load_config
 
@@ -123,11 +138,11 @@ def main():
         if result and os.path.exists(result):
             print(f"{result} is there already", flush=True)
             continue
-        done = subprocess.run([sys.executable, *command[1:]], check=False)
-        if done.returncode:
+        status = run_to_the_end([sys.executable, *command[1:]])
+        if status:
             raise InputError(
-                f"step {number}, {what!r}, ended with status {done.returncode}; its "
-                "message is above"
+                f"step {number}, {what!r}, ended with status {status}; its message is "
+                "above; run the same command to continue"
             )
     model = os.path.join(FLAGS.data_dir, "models", MODEL)
     print(

@@ -72,6 +72,7 @@ def outcome(data_dir, changes=None, **flags):
         "config": None,
         "strategy": "one_device",
         "profile_steps": None,
+        "logical_cpus": 0,
     } | flags
     for name, value in values.items():
         setattr(run_pretraining.FLAGS, name, value)
@@ -140,6 +141,12 @@ VALUES = {
     "longer than the position table": {"max_seq_length": 600},
     "do_lower_case is False": {"do_lower_case": False},
     "vocab_size is 7": {"vocab_size": 7},
+    "temperature must be at least 0.001": {"temperature": 1e-6},
+    "gen_weight must be at most": {"gen_weight": 1e300},
+    "num_train_steps must be at most": {"num_train_steps": 1e308},
+    "vocab_size must be at most": {"vocab_size": 10**9},
+    "hidden_size must be at most": {"model_hparam_overrides": {"hidden_size": 10**9}},
+    "model_dir must not be empty": {"model_dir": ""},
 }
 
 
@@ -156,6 +163,10 @@ def test_values_that_can_not_be_used_are_named(parsed_flags, data_dir, message):
         ("no_such.toml can't be read", {"config": "no_such.toml"}),
         ("plain folder name", {"model_name": "../up"}),
         ("--model_name is missing", {"model_name": None}),
+        ("--hparams is empty", {"hparams": " "}),
+        ("not valid JSON", {"hparams": '{"a": ' + "[" * 100_000}),
+        ("--profile_steps must be FIRST,LAST", {"profile_steps": "²,³"}),
+        ("--logical_cpus must be 0 or more", {"logical_cpus": -1}),
         ("neither a JSON object nor a readable file", {"hparams": "nowhere.json"}),
     ],
 )

@@ -232,7 +232,7 @@ def test_a_damaged_latest_checkpoint_falls_back_to_the_one_before(
     damage(path, how)
     assert Checkpoints(tmp_path, later).restore_latest()["step"] == 1
     assert same(values(later), expected)
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: ") and path in line and "damaged" in line
 
 

@@ -1,7 +1,9 @@
 """The whole job as a user runs it, killed in the middle and continued."""
 
+import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -126,7 +128,8 @@ def test_a_killed_and_continued_run_ends_with_the_same_bits(
     status, output = kill_after(data_dir, name, text, number)
     assert "step 20/20" not in output
     if number == signal.SIGTERM:
-        assert status == 0 and "checkpoint saved" in output, output
+        assert status == 128 + signal.SIGTERM, output
+        assert "checkpoint saved" in output
     else:
         assert status == -signal.SIGKILL
     continued = succeed(*training(data_dir, name))
@@ -274,3 +277,59 @@ def test_two_replicas_train_and_evaluate_by_a_flag(data_dir):
     )
     assert "2 replicas" in output and "step 20/20" in output
     assert "evaluation: loss" in output
+
+
+def hparams_with(**changes):
+    return json.dumps(json.loads(HPARAMS) | changes)
+
+
+def test_weights_that_are_no_numbers_are_never_kept(data_dir):
+    name = "diverging"
+    wild = hparams_with(learning_rate=1e6, eval_every_steps=1, iterations_per_loop=100)
+    done = run(*training(data_dir, name, wild))
+    assert done.returncode == 1 and "error: " in done.stderr
+    for state in (data_dir / "models" / name).rglob("state.json"):
+        assert "NaN" not in state.read_text()
+
+
+def test_a_folder_of_another_program_is_left_alone(data_dir, tmp_path):
+    for name, text in (("config.json", '{"model_type": "bert"}'), ("notes.txt", "x")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_text(text)
+        done = run(*training(data_dir, "m", hparams_with(model_dir=str(folder))))
+        assert done.returncode == 1 and str(folder) in done.stderr
+        assert [p.name for p in folder.iterdir()] == [name]
+        assert (folder / name).read_text() == text
+
+
+def test_a_checkpoint_of_another_seed_is_refused(data_dir, uninterrupted, tmp_path):
+    model_dir = tmp_path / "copy"
+    shutil.copytree(uninterrupted[0], model_dir)
+    state = model_dir / "checkpoints" / "step_00000020" / "state.json"
+    values = json.loads(state.read_text())
+    values["config"]["seed"] = 99
+    state.write_text(json.dumps(values))
+    done = run(*training(data_dir, "whole", hparams_with(model_dir=str(model_dir))))
+    assert done.returncode == 1 and "its seed differs" in done.stderr
+
+
+def test_the_best_checkpoint_of_another_config_is_not_compared_with(
+    data_dir, uninterrupted, tmp_path
+):
+    model_dir = tmp_path / "copy"
+    shutil.copytree(uninterrupted[0], model_dir)
+    for folder in (model_dir / "checkpoints").glob("step_*"):
+        shutil.rmtree(folder)
+    other = hparams_with(model_dir=str(model_dir), num_warmup_steps=7)
+    done = run(*training(data_dir, "whole", other))
+    assert done.returncode == 1 and "num_warmup_steps 5 -> 7" in done.stderr
+
+
+def test_the_plot_overwrites_nothing_but_pictures(uninterrupted, tmp_path):
+    mine = tmp_path / "vocab.txt"
+    mine.write_text("mine")
+    done = run(
+        "electra_tf.run_plot", f"--model_dir={uninterrupted[0]}", f"--output={mine}"
+    )
+    assert done.returncode == 1 and mine.read_text() == "mine"

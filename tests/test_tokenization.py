@@ -362,8 +362,8 @@ def test_a_model_folder_with_another_vocabulary_is_refused(tmp_path):
     [
         ('{"do_lower_case": "false"}', "do_lower_case is 'false'"),
         ('{"lower": true}', "unknown setting 'lower'"),
-        ("[1]", "expected a JSON object"),
-        ("{", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ("{", "is damaged"),
     ],
 )
 def test_bad_tokenizer_settings_are_refused(tmp_path, text, message):

@@ -11,7 +11,7 @@ import ast
 import hashlib
 import importlib.metadata
 import inspect
-import os
+import math
 import pathlib
 import re
 import sysconfig
@@ -30,9 +30,15 @@ SKIPPED_FOLDERS = {"tests", "test", "site-packages", "idlelib", "lib2to3", "_ven
 FLAGS = flags.FLAGS
 
 
-def build(output_dir, max_bytes):
+def build(output_dir, max_bytes, overwrite=False):
     """Writes corpus-00.txt, ... and returns (bytes, documents, sha256 of all)."""
-    existing = sorted(pathlib.Path(output_dir).glob("corpus-*.txt"))
+    output_dir = pathlib.Path(output_dir)
+    existing = sorted(output_dir.glob("corpus-*.txt"))
+    if existing and not overwrite:
+        raise InputError(
+            f"{output_dir} already holds {existing[0].name}: choose another output "
+            "folder, or replace corpus-00.txt, corpus-01.txt, ... with --overwrite"
+        )
     sha256, size, number = hashlib.sha256(), 0, 0
     texts, pending = [], bytearray()
     for document in documents(source_files()):
@@ -48,14 +54,11 @@ def build(output_dir, max_bytes):
     texts += [pending] if pending else []
     if not texts:
         raise InputError(f"no document fits into {max_bytes} bytes")
-    os.makedirs(output_dir, exist_ok=True)
-    paths = [
-        pathlib.Path(output_dir) / f"corpus-{i:02d}.txt" for i in range(len(texts))
-    ]
-    for path, text in zip(paths, texts):
-        _write(path, text)
-    for path in set(existing) - set(paths):  # of an earlier, larger corpus
-        path.unlink()
+    texts = {f"corpus-{i:02d}.txt": text for i, text in enumerate(texts)}
+    if output_dir.exists():
+        _replace_files(output_dir, texts)
+    else:
+        _write_folder(output_dir, texts)
     return size, number, sha256.hexdigest()
 
 
@@ -71,14 +74,38 @@ def _fitting(document, room):
     return b"".join([*lines, b"\n"]) if lines else b""
 
 
-def _write(path, data):
-    unfinished = path.with_name(path.name + UNFINISHED)
+def _write_folder(folder, texts):
+    """Makes a folder that appears with all its files."""
+    unfinished = folder.with_name(folder.name + UNFINISHED)
+    unfinished.mkdir(parents=True, exist_ok=True)
     try:
-        unfinished.write_bytes(data)
-        unfinished.replace(path)
+        _replace_files(unfinished, texts)
+        unfinished.rename(folder)
     except BaseException:
-        unfinished.unlink(missing_ok=True)
+        for name in texts:
+            (unfinished / name).unlink(missing_ok=True)
+        if not any(unfinished.iterdir()):
+            unfinished.rmdir()
         raise
+
+
+def _replace_files(folder, texts):
+    """Writes all files before the first one gets its name; removes older ones."""
+    unfinished = {name: folder / (name + UNFINISHED) for name in texts}
+    try:
+        for name, path in unfinished.items():
+            path.write_bytes(texts[name])
+        for name, path in unfinished.items():
+            path.replace(folder / name)
+    except BaseException:
+        for path in unfinished.values():
+            path.unlink(missing_ok=True)
+        raise
+    for path in folder.glob("corpus-[0-9][0-9].txt"):
+        if path.name not in texts:  # of an earlier, larger corpus
+            path.unlink()
+    for path in folder.glob(f"corpus-[0-9][0-9].txt{UNFINISHED}"):
+        path.unlink()  # of a build that was killed
 
 
 # ---- which files
@@ -251,15 +278,19 @@ def is_prose(line):
 def define_flags():
     flags.DEFINE_string("output_dir", None, "Where corpus-00.txt, ... go.")
     flags.DEFINE_float("max_megabytes", 14.0, "Stop at this size (10**6 bytes).")
+    flags.DEFINE_bool("overwrite", False, "Replace corpus-00.txt, ... in output_dir.")
     command_line.alias_with_hyphens("output_dir", "max_megabytes")
 
 
 def main():
     if not FLAGS.output_dir:
         raise InputError("--output_dir is missing: see --help")
-    if FLAGS.max_megabytes <= 0:
-        raise InputError(f"max_megabytes is {FLAGS.max_megabytes}, wanted more than 0")
-    size, number, sha256 = build(FLAGS.output_dir, int(FLAGS.max_megabytes * 1e6))
+    if not 0 < FLAGS.max_megabytes < math.inf:  # nor is it nan
+        raise InputError(
+            f"max_megabytes is {FLAGS.max_megabytes}, wanted a number above 0"
+        )
+    max_bytes = int(FLAGS.max_megabytes * 1e6)
+    size, number, sha256 = build(FLAGS.output_dir, max_bytes, FLAGS.overwrite)
     print(f"{size:,} bytes of {number:,} documents in {FLAGS.output_dir}")
     print(f"sha256 {sha256}")
 

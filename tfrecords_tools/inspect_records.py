@@ -5,6 +5,7 @@ python -m tfrecords_tools.inspect_records --records=data/pretrain_tfrecords
 
 import itertools
 import os
+import sys
 
 from absl import flags
 
@@ -27,7 +28,10 @@ def inspect(pattern_or_folder, vocab_file=None, num_examples=5, skip=0):
     records.check_shards(shards)
     lengths = []
     stream = itertools.chain.from_iterable(map(records.read_records, shards))
-    wanted = itertools.islice(stream, skip, skip + num_examples)
+    # islice takes no larger number, and no folder holds as many records.
+    wanted = itertools.islice(
+        stream, min(skip, sys.maxsize), min(skip + num_examples, sys.maxsize)
+    )
     for number, data in enumerate(wanted, start=skip):
         example = records.parse_example(data, where=f"record {number}")
         lengths.append(sum(example["input_mask"]))

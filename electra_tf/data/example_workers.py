@@ -1,4 +1,7 @@
-"""What the processes of a dataset builder do: documents in, framed records out."""
+"""What the processes of a dataset builder do: documents in, framed records out.
+
+`run_in_order` serves any worker, the counter of words too.
+"""
 
 import collections
 import concurrent.futures
@@ -110,7 +113,8 @@ def run_in_order(worker, method, calls, num_processes):
     with _pool(worker, num_processes) as pool:
         under_way = collections.deque()
         for call in calls:
-            under_way.append(pool.submit(_call_worker, method, *call))
+            with contextlib.nullcontext() if under_way else _sigint_held_back():
+                under_way.append(pool.submit(_call_worker, method, *call))
             if len(under_way) > 2 * num_processes:
                 yield under_way.popleft().result()
         while under_way:
@@ -136,10 +140,27 @@ def _pool(worker, num_processes):
     except BaseException:
         # Interrupted: a job of the original may have hours to go.
         for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
+            process.kill()  # one that is terminated may hold a lock of the others
+        pool.shutdown(wait=False, cancel_futures=True)
         raise
+    pool.shutdown()
+
+
+@contextlib.contextmanager
+def _sigint_held_back():
+    """Processes started meanwhile never see Ctrl-C, which reaches the whole group.
+
+    The main process sees it afterwards, and ends its workers. (`_start_process` comes
+    after a second of imports.)
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
     finally:
-        pool.shutdown(cancel_futures=True)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _worker = None  # of this process

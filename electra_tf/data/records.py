@@ -13,6 +13,7 @@ import glob
 import json
 import os
 import re
+import reprlib
 
 from electra_tf.data.example_proto import decode_example, serialize_example
 from electra_tf.data.tfrecord_files import (
@@ -147,9 +148,69 @@ def read_manifest(folder):
             raise InputError(
                 f"{path} has the format {content.get('format')!r}, wanted {FORMAT!r}"
             )
-        return Manifest(**content)
-    except (ValueError, TypeError, AttributeError) as error:
+        manifest = Manifest(**content)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} isn't a manifest of records: {error}") from error
+    wrong = next(_violations(manifest), None)
+    if wrong:
+        raise InputError(f"{path} isn't a manifest of records: {wrong}")
+    return manifest
+
+
+def _violations(manifest):
+    """Yields what a manifest's values are that they mustn't be."""
+
+    def is_count(value):
+        return type(value) is int and value >= 0
+
+    def is_text(value):
+        return isinstance(value, str)
+
+    def is_file_name(value):
+        return is_text(value) and not re.search(r"[/\\\0]|^\.{0,2}$", value)
+
+    def check(where, found, **wanted):
+        if not isinstance(found, dict):
+            yield f"{where} is {_shortened(found)}, wanted an object"
+            return
+        for key, (is_valid, description) in wanted.items():
+            if key not in found:
+                yield f"{where} has no {key!r}"
+            elif not is_valid(found[key]):
+                yield f"{key} in {where} is {_shortened(found[key])}, wanted {description}"
+
+    count = (is_count, "a whole number from 0")
+    text = (is_text, "a text")
+    length = manifest.max_seq_length
+    if not is_count(length) or not length:
+        yield f"max_seq_length is {_shortened(length)}, wanted a whole number from 1"
+    yield from check("settings", manifest.settings)
+    yield from check(
+        "tokenizer",
+        manifest.tokenizer,
+        do_lower_case=(lambda v: isinstance(v, bool), "true or false"),
+        # Null is what do_lower_case is.
+        strip_accents=(lambda v: v is None or isinstance(v, bool), "true or false"),
+    )
+    yield from check("vocabulary", manifest.vocabulary, size=count, sha256=text)
+    yield from check("counts", manifest.counts)
+    yield from check("counts", manifest.counts, **dict.fromkeys(manifest.counts, count))
+    if not isinstance(manifest.shards, list):
+        yield f"shards is {_shortened(manifest.shards)}, wanted a list"
+        return
+    for number, shard in enumerate(manifest.shards):
+        yield from check(
+            f"shards[{number}]",
+            shard,
+            name=(is_file_name, "the name of a file beside the manifest"),
+            records=count,
+            bytes=count,
+            sha256=text,
+        )
+
+
+def _shortened(value):
+    return reprlib.repr(value)
 
 
 def find_shards(pattern_or_folder):
@@ -175,8 +236,8 @@ def find_shards(pattern_or_folder):
 def check_shards(shards, manifest=None, max_seq_length=None):
     """Finds missing, truncated, foreign and wrongly sized shards in milliseconds.
 
-    Sizes are compared with the manifest, and the first record of each shard is
-    parsed; `count_records` is the full check where there is no manifest.
+    Sizes are compared with the manifest, or without one the numbers in the shards'
+    names with each other, and the first record of each shard is parsed; `count_records` is the full check where there is no manifest.
 
     Args:
         shards: a folder, a pattern or a list of paths.
@@ -194,6 +255,8 @@ def check_shards(shards, manifest=None, max_seq_length=None):
             f"{len(missing)} of the shards are missing, {name} among them: copy or "
             "build the records again"
         )
+    if manifest is None:
+        _check_numbers(shards)
     for path in shards:
         shard = expected.get(os.path.basename(path))
         if shard and file_size(path) != shard["bytes"]:
@@ -202,12 +265,33 @@ def check_shards(shards, manifest=None, max_seq_length=None):
                 f"{shard['bytes']}: it is truncated or changed; copy or build it again"
             )
         length = first_record_length(path)
+        if manifest and length not in (None, manifest.max_seq_length):
+            raise InputError(
+                f"the records of {path} are {length} tokens long, its manifest says "
+                f"max_seq_length {manifest.max_seq_length}: build the records again"
+            )
         if length is not None and max_seq_length not in (None, length):
             raise InputError(
                 f"the records of {path} are {length} tokens long, but the run wants "
                 f"max_seq_length {max_seq_length}: set it to {length} or build the "
                 "records again"
             )
+
+
+def _check_numbers(shards):
+    """Finds gaps by names alone: where there is a 0-of-2, there is to be a 1-of-2."""
+    sets = {}
+    for path in shards:
+        found = re.fullmatch(r"(.*-)\d+-of-(\d+)", os.fspath(path), re.DOTALL)
+        if found:
+            sets.setdefault(found.groups(), set()).add(os.fspath(path))
+    for (start, total), present in sets.items():
+        for i in range(int(total)):
+            path = f"{start}{i}-of-{total}"
+            if path not in present and not file_exists(path):
+                raise InputError(
+                    f"the shard {path} is missing: copy or build the records again"
+                )
 
 
 def _natural(path):

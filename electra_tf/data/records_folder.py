@@ -8,6 +8,7 @@ from electra_tf.data import records
 from electra_tf.errors import InputError
 from electra_tf.files import (
     UNFINISHED,
+    file_exists,
     is_folder,
     list_files,
     make_folder,
@@ -76,14 +77,19 @@ class RecordsFolder:
         self.entries = entries or [writer.finish() for writer in self._writers]
 
     def publish(self, manifest):
-        """Puts the finished shards in the place of what the folder held."""
+        """Puts the finished shards in the place of what the folder held.
+
+        Until the new manifest is there, the old one tells shards that it doesn't know.
+        """
         prepared = manifest.prepare(self.folder)  # the last that a full disk can stop
-        for path in self._finished_files():
-            remove_file(path)
+        old = set(self._list(records.SHARD_PATTERN))
         for path in self.shard_paths:
             replace_file(path + UNFINISHED, path)
         # A folder with a manifest is complete.
         replace_file(prepared, self.path(records.MANIFEST_NAME))
+        for path in old.difference(self.shard_paths):
+            if not path.endswith(UNFINISHED):
+                remove_file(path)
 
     def _finished_files(self):
         """Lists what a build has left here: shards, and a manifest of ours."""
@@ -96,6 +102,25 @@ class RecordsFolder:
         for name in (records.SHARD_PATTERN, records.MANIFEST_NAME):
             for path in self._list(name + UNFINISHED):
                 remove_file(path)
+
+
+def remove_records(folder):
+    """Removes what the manifest of a folder lists, and the manifest.
+
+    Returns:
+        True where there was a manifest.
+    """
+    manifest = records.read_manifest(folder)
+    if manifest is None:
+        return False
+    # The manifest last: until then it tells what is missing.
+    for name in [*(s["name"] for s in manifest.shards), records.MANIFEST_NAME]:
+        path = os.path.join(folder, name)
+        if file_exists(path):
+            remove_file(path)
+    if not list_files(os.path.join(glob.escape(folder), "*")):
+        remove_folder(folder)
+    return True
 
 
 def _allow_open_files(number):

@@ -89,6 +89,7 @@ class ExampleBuilder:
         self._max_seq_length = max_seq_length
         self._rng = rng
         self._sentences = collections.deque()
+        self._taken = 0  # of the first sentence, by the example before
         self._length = 0
         self._target_length = draw_target(rng, max_seq_length)
 
@@ -120,22 +121,23 @@ class ExampleBuilder:
         first_target = draw_first_target(self._rng, target)
         first, second = [], []
         while self._sentences and len(first) + len(second) < target:
-            sentence = self._sentences[0]
+            sentence, start = self._sentences[0], self._taken
+            length = len(sentence) - start
             to_first = not second and (
                 not first
-                or len(first) + len(sentence) < first_target
+                or len(first) + length < first_target
                 or (len(first) < first_target and toss(self._rng))
             )
             specials = SINGLE_SPECIALS if to_first else PAIR_SPECIALS
             room = max_length - specials - len(first) - len(second)
             if room <= 0:
                 break
-            (first if to_first else second).extend(sentence[:room])
-            if len(sentence) <= room:
-                self._sentences.popleft()
-            else:
-                self._sentences[0] = sentence[room:]
+            (first if to_first else second).extend(sentence[start : start + room])
+            if length > room:
+                self._taken += room
                 break
+            self._sentences.popleft()
+            self._taken = 0
         self._length -= len(first) + len(second)
         self._target_length = draw_target(self._rng, self._max_seq_length)
         return first, second

@@ -147,8 +147,14 @@ def count_records(path):
 
 
 def read_records(path):
-    """Yields the data of every record of a shard."""
+    """Yields the data of every record of a shard, checked by its checksum."""
     with open_file(path, "rb") as stream:
         for offset, length in scan_records(path):
             stream.seek(offset)
-            yield stream.read(length)
+            data = stream.read(length)
+            if stream.read(4) != _masked_crc(data):
+                raise InputError(
+                    f"the shard {path} is damaged: the record at byte {offset - 12} "
+                    "has a wrong checksum: copy or build it again"
+                )
+            yield data

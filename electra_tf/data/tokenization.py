@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 from electra_tf.data import unicode14
 from electra_tf.errors import InputError
-from electra_tf.files import read_bytes, write_bytes
+from electra_tf.files import read_bytes, read_json_object, write_bytes
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -278,6 +278,11 @@ class Vocabulary:
                 f"(byte {error.object[error.start]:#04x}): give a vocab.txt with one "
                 "WordPiece a line"
             ) from None
+        if text.startswith("\ufeff"):
+            raise InputError(
+                f"the vocabulary {path} begins with a byte order mark: save it as "
+                "UTF-8 without one"
+            )
         # Stripped as in the original, which also takes care of "\r\n".
         lines = [line.strip() for line in text.split("\n")]
         while lines and not lines[-1]:
@@ -342,11 +347,8 @@ def load_tokenizer(folder):
     """Returns the `Tokenizer` that `save_tokenizer` wrote into a folder."""
     path = os.path.join(folder, SETTINGS_FILE)
     vocabulary = Vocabulary.load(os.path.join(folder, VOCAB_FILE))
-    try:
-        values = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON ({error})") from None
-    expected = values.pop("vocab_sha256", None) if isinstance(values, dict) else None
+    values = read_json_object(path)
+    expected = values.pop("vocab_sha256", None)
     settings = TokenizerSettings.from_json_dict(values, source=path)
     if expected not in (None, vocabulary.sha256):
         raise InputError(

@@ -3,13 +3,13 @@
 Streaming: never more than the words themselves are in memory.
 """
 
-import multiprocessing
 import time
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 
 from electra_tf.data import corpus_files, tokenization
+from electra_tf.data.example_workers import run_in_order
 from electra_tf.data.tokenization import MAX_WORD_CHARACTERS
 from electra_tf.errors import InputError
 from electra_tf.files import file_size
@@ -39,13 +39,13 @@ def count_words(files, settings, max_input_chars=0, num_processes=1, report=None
     progress = _Progress(total, report)
     counted = WordCounts()
     if num_processes > 1 and len(files) > 1:
-        jobs = [(path, settings, share) for path in files]
-        # Not forked: the caller may have TensorFlow's threads running.
-        with multiprocessing.get_context("spawn").Pool(num_processes) as pool:
-            # In the files' order, so that reports don't depend on timing.
-            for path, result in zip(files, pool.imap(_count_job, jobs)):
-                counted.add(result)
-                progress.add(file_size(path))
+        counter = _FileCounter(settings, share)
+        calls = ((path,) for path in files)
+        # In the files' order, so that reports don't depend on timing.
+        results = run_in_order(counter, "count", calls, num_processes)
+        for path, result in zip(files, results):
+            counted.add(result)
+            progress.add(file_size(path))
     else:
         for path in files:
             counted.add(_count_file(path, settings, share, progress.add))
@@ -65,8 +65,15 @@ def count_words(files, settings, max_input_chars=0, num_processes=1, report=None
     return counted
 
 
-def _count_job(job):
-    return _count_file(*job)
+@dataclass
+class _FileCounter:
+    """Counts files in a process of its own."""
+
+    settings: tokenization.TokenizerSettings
+    share: float
+
+    def count(self, path):
+        return _count_file(path, self.settings, self.share)
 
 
 def _count_file(path, settings, share, on_read=None):

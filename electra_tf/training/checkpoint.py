@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import sys
 
 from electra_tf.errors import InputError
 
@@ -77,7 +78,7 @@ class Checkpoints:
                 restore(path, self.variables)
                 return state
             except DamagedCheckpoint as error:
-                print(f"warning: {error}")
+                print(f"warning: {error}: trying the one before", file=sys.stderr)
         if names:
             raise InputError(
                 f"none of the {len(names)} checkpoints in {self.folder} can be read"
@@ -91,12 +92,18 @@ class Checkpoints:
             try:
                 return read_state(os.path.join(folder, name))
             except DamagedCheckpoint as error:
-                print(f"warning: {error}")
+                print(f"warning: {error}", file=sys.stderr)
         return {}
 
 
 def step_name(step):
     return f"step_{step:08d}"
+
+
+def step_name_of(state):
+    """The name that a checkpoint with this state has; None if its step is no step."""
+    step = state.get("step")
+    return step_name(step) if type(step) is int and step >= 0 else None
 
 
 def finished(folder):
@@ -172,11 +179,12 @@ def read_state(path):
     """What `save` was told of a checkpoint, and its step."""
     import tensorflow as tf
 
+    named = os.path.basename(path.rstrip("/"))
     with _reading(path):
         with tf.io.gfile.GFile(os.path.join(path, STATE)) as stream:
             state = json.loads(stream.read())
-        if not isinstance(state, dict) or "step" not in state:
-            raise ValueError(f"{STATE} names no step")
+        if not isinstance(state, dict) or step_name_of(state) != named:
+            raise ValueError(f"{STATE} is not of {named}")
     return state
 
 
@@ -206,6 +214,10 @@ def restore(path, variables):
             )
     with _reading(path):
         values = {name: reader.get_tensor(name) for name in variables}
+        step = int(reader.get_tensor(STEP))
+        name = os.path.basename(path.rstrip("/"))
+        if name.startswith("step_") and name != step_name(step):
+            raise ValueError(f"its variables are those of step {step}")
     for name, variable in variables.items():
         variable.assign(values[name])
 
@@ -218,7 +230,7 @@ def _reading(path):
     try:
         yield
     # TensorFlow's reader raises IndexError where a file is shorter than it should be.
-    except (tf.errors.OpError, IndexError, ValueError) as error:
+    except (tf.errors.OpError, IndexError, ValueError, RecursionError) as error:
         raise DamagedCheckpoint(
             f"checkpoint {path} is damaged ({first_line(error)})"
         ) from None

@@ -158,7 +158,7 @@ class StopOnSignal:
     def _note(self, number, _):
         if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.received = signal.Signals(number).name
+        self.received = signal.Signals(number)
 
     def __exit__(self, *_):
         for number, handler in self._before.items():
