@@ -177,7 +177,8 @@ def _violations(manifest):
             if key not in found:
                 yield f"{where} has no {key!r}"
             elif not is_valid(found[key]):
-                yield f"{key} in {where} is {_shortened(found[key])}, wanted {description}"
+                got = _shortened(found[key])
+                yield f"{key} in {where} is {got}, wanted {description}"
 
     count = (is_count, "a whole number from 0")
     text = (is_text, "a text")
@@ -237,7 +238,8 @@ def check_shards(shards, manifest=None, max_seq_length=None):
     """Finds missing, truncated, foreign and wrongly sized shards in milliseconds.
 
     Sizes are compared with the manifest, or without one the numbers in the shards'
-    names with each other, and the first record of each shard is parsed; `count_records` is the full check where there is no manifest.
+    names with each other, and the first record of each shard is parsed;
+    `count_records` is the full check where there is no manifest.
 
     Args:
         shards: a folder, a pattern or a list of paths.
