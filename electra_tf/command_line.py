@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 
-from absl import app, flags
+from absl import app, flags, logging
 
 from electra_tf.errors import InputError
 
@@ -106,6 +106,8 @@ def import_tensorflow():
             import tensorflow as tf
 
             tf.config.list_physical_devices()
+            tf.get_logger().setLevel("WARNING")
+            logging.set_verbosity(logging.WARNING)
         except BaseException:
             held_back.seek(0)
             os.write(stderr, held_back.read())

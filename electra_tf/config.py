@@ -2,7 +2,7 @@
 
 Names and defaults are those of the original release (configure_pretraining.py); the
 values of a size are those of the paper's Tables 6 and 7. A value is taken from the
-first of: explicit flag, `--hparams`, `--config`, the size, the default.
+first of: explicit flag, `--hparams`, debug mode, `--config`, the size, the default.
 """
 
 import dataclasses
@@ -231,7 +231,7 @@ def load_config(*, data_dir, model_name, config_file=None, hparams=None, flags=N
         raise InputError(f"model_size must be one of {', '.join(sizes)}, got {size!r}")
     layers = [*given, (f"size {size}", sizes[size])]
     if explicit.get("debug"):
-        layers.insert(3, ("debug", DEBUG))
+        layers.insert(2, ("debug", DEBUG))  # a config file is not asked
     if explicit.get("electric_objective"):
         layers.append(("electric_objective", {"two_tower_generator": True}))
     layers.append(("default", defaults()))

@@ -143,6 +143,22 @@ def check(config, vocabulary, settings, say=print):
         )
 
 
+def for_evaluation(config, sources):
+    """The config to evaluate a model with: its own, save for what was asked for.
+
+    Values that were given by hand stay, so that `check` can say where they differ.
+    """
+    if not file_exists(os.path.join(config.model_dir, CONFIG_NAME)):
+        return config
+    taken = {
+        name: value
+        for name, value in read_values(config.model_dir).items()
+        if name not in FREE and sources[name] not in ("flag", "--hparams", "--config")
+    }
+    sources.update(dict.fromkeys(taken, "the model's config.json"))
+    return dataclasses.replace(config, **taken)
+
+
 def refuse_strange_files(model_dir):
     """A run writes only into a folder that is empty or a model's."""
     if not is_folder(model_dir):

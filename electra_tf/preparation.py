@@ -16,6 +16,8 @@ def prepare(resolved, strategy, say=print):
         resolved: `config.Resolved`
     """
     config = resolved.config
+    if not config.do_train:
+        config = model_folder.for_evaluation(config, resolved.sources)
     train_shards = eval_shards = None
     if config.do_train:
         train_shards = pipeline.open_shards(
@@ -23,7 +25,8 @@ def prepare(resolved, strategy, say=print):
         )
     eval_shards = find_eval_shards(config, train_shards, say)
     replicas = strategy.num_replicas_in_sync
-    for name in ("train_batch_size", "eval_batch_size"):
+    used = ["eval_batch_size"] + ["train_batch_size"] * config.do_train
+    for name in used:
         if getattr(config, name) % replicas:
             raise InputError(
                 f"{name} {getattr(config, name)} can't be shared evenly by "

@@ -289,6 +289,7 @@ class Pretraining:
                 self.objective, self.strategy, self.batches(training=False), limit
             )
         values = self.loss_values(sums) | metrics.results(sums["metrics"])
+        values["step"] = step
         self.evaluated = (step, values)
         return values
 

@@ -6,6 +6,8 @@ writes SERVING/1/ with the signature `serving_default`: input_ids, input_mask an
 segment_ids in; replaced_probability, logits and sequence_output out.
 """
 
+import os
+
 from absl import flags
 
 from electra_tf.command_line import alias_with_hyphens, import_tensorflow, run
@@ -34,10 +36,14 @@ def main():
     import_tensorflow()
     from electra_tf.export import export_discriminator
     from electra_tf.pretrained import load_objective
+    from electra_tf.training.checkpoint import find_checkpoint
 
-    objective, _, tokenizer = load_objective(FLAGS.model_dir, FLAGS.checkpoint)
+    checkpoint = FLAGS.checkpoint or find_checkpoint(
+        os.path.join(FLAGS.model_dir, "checkpoints")
+    )
+    objective, _, tokenizer = load_objective(FLAGS.model_dir, checkpoint)
     target = export_discriminator(objective, tokenizer, FLAGS.output_dir, FLAGS.version)
-    print(f"wrote {target}")
+    print(f"wrote {target} from {checkpoint}")
     return 0
 
 

@@ -475,3 +475,16 @@ def test_a_config_comes_back_from_the_folder_of_its_model(tmp_path):
         saved_config(tmp_path)
     with pytest.raises(InputError, match="not a model folder"):
         saved_config(tmp_path / "elsewhere")
+
+
+def test_debug_mode_beats_a_config_file_but_not_what_is_given_by_hand(tmp_path):
+    path = tmp_path / "long.toml"
+    path.write_text("num_train_steps = 1000\ntrain_batch_size = 64")
+    resolved = load_config(
+        data_dir="d",
+        model_name="m",
+        config_file=str(path),
+        hparams={"debug": True, "train_batch_size": 4},
+    )
+    assert resolved.config.num_train_steps == 20
+    assert resolved.config.train_batch_size == 4

@@ -333,3 +333,13 @@ def test_the_plot_overwrites_nothing_but_pictures(uninterrupted, tmp_path):
         "electra_tf.run_plot", f"--model_dir={uninterrupted[0]}", f"--output={mine}"
     )
     assert done.returncode == 1 and mine.read_text() == "mine"
+
+
+def test_evaluation_alone_needs_no_config_but_the_models_own(data_dir, uninterrupted):
+    results = uninterrupted[0] / "results" / "unsup_results.txt"
+    before = results.read_text()
+    assert "step = 20" in before
+    succeed(*training(data_dir, "whole", '{"do_train": false, "do_eval": true}'))
+    # Batches of another size are other draws of masks: the examples are the same.
+    assert "step = 20" in results.read_text()
+    results.write_text(before)

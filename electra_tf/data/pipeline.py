@@ -135,7 +135,7 @@ def training_dataset(
     global_batch_size,
     seed,
     start_step=0,
-    shuffle_shards=8,
+    shuffle_shards=16,
     num_replicas=1,
     pipeline=0,
     num_pipelines=1,
