@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from electra_tf.data import dataset_builder, documents, records
-from electra_tf.data.dataset_builder import BuilderSettings, build
+from electra_tf.data.dataset_builder import BuilderSettings, build, unreachable_pieces
 from electra_tf.data.example_workers import ExampleWorker
 from electra_tf.data.tokenization import TokenizerSettings, Vocabulary
 from electra_tf.errors import InputError
@@ -370,3 +370,31 @@ def test_bad_input_ends_the_command_in_one_line(vocab_file, tmp_path):
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     done = command("--corpus_dir=nowhere")
     assert done.stderr == "error: --vocab_file is missing: see --help\n"
+
+
+def test_evaluation_records_of_a_build_before_go_with_it(corpus, vocab_file, tmp_path):
+    out, evaluation = tmp_path / "train", tmp_path / "eval_tfrecords"
+    build(corpus, vocab_file, out, BuilderSettings(eval_fraction=0.3))
+    (evaluation / "notes.txt").write_text("mine")
+    summary = build(corpus, vocab_file, out, BuilderSettings(), overwrite=True)
+    assert "were removed" in summary.old_evaluation
+    assert [p.name for p in evaluation.iterdir()] == ["notes.txt"]
+
+
+def test_evaluation_records_of_another_build_are_kept_and_named(
+    corpus, vocab_file, tmp_path
+):
+    build(corpus, vocab_file, tmp_path / "one", BuilderSettings(eval_fraction=0.3))
+    before = sorted((tmp_path / "eval_tfrecords").iterdir())
+    summary = build(corpus, vocab_file, tmp_path / "two", BuilderSettings())
+    assert "of another build" in summary.old_evaluation
+    assert sorted((tmp_path / "eval_tfrecords").iterdir()) == before
+
+
+def test_pieces_that_the_settings_can_not_give_are_counted():
+    vocabulary = Vocabulary(
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Haus", "##\u00fcr", "ab", "."]
+    )
+    assert unreachable_pieces(vocabulary, TokenizerSettings(False)) == 0
+    assert unreachable_pieces(vocabulary, TokenizerSettings(True, False)) == 1
+    assert unreachable_pieces(vocabulary, TokenizerSettings(True, True)) == 2

@@ -21,6 +21,7 @@ from electra_tf.data.tokenization import TokenizerSettings
 from electra_tf.errors import InputError
 
 UNKNOWN_RATE_WARNING = 0.05
+UNREACHABLE_WARNING = 0.01
 SHORT_EXAMPLES_WARNING = 0.5
 
 FLAGS = flags.FLAGS
@@ -177,6 +178,14 @@ def warnings(summary):
             f"{counts['unknown'] / read:.1%} of the tokens are [UNK]: does the "
             "vocabulary fit the language and --do_lower_case?"
         )
+    if summary.unreachable > UNREACHABLE_WARNING * manifest.vocabulary["size"]:
+        yield (
+            f"no text can give {summary.unreachable:,} of the vocabulary's "
+            f"{manifest.vocabulary['size']:,} pieces with these settings: build "
+            "records with the --do_lower_case and --strip_accents of the vocabulary"
+        )
+    if summary.old_evaluation:
+        yield summary.old_evaluation
     settings = manifest.settings
     if settings["blanks_separate_docs"] and counts["lines"] > 1000:
         if counts["documents"] * 1000 < counts["lines"]:

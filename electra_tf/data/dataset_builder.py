@@ -17,9 +17,9 @@ import os
 from electra_tf.data import documents, records
 from electra_tf.data.corpus_files import list_text_files
 from electra_tf.data.example_workers import ExampleWorker, run_in_order
-from electra_tf.data.records_folder import RecordsFolder
+from electra_tf.data.records_folder import RecordsFolder, remove_records
 from electra_tf.data.segments import MIN_SEQ_LENGTH
-from electra_tf.data.tokenization import TokenizerSettings, Vocabulary
+from electra_tf.data.tokenization import TokenizerSettings, Vocabulary, WordSplitter
 from electra_tf.errors import InputError
 from electra_tf.files import file_size
 
@@ -73,6 +73,8 @@ class Summary:
     manifest: records.Manifest
     eval_manifest: records.Manifest | None
     bad_lines: list  # (path, line number) of lines that aren't UTF-8
+    old_evaluation: str = ""  # what became of the evaluation records of a build before
+    unreachable: int = 0  # pieces that no text gives with these tokenizer settings
 
 
 def build(
@@ -118,7 +120,41 @@ def build(
     counts = collections.Counter()
     for folder in folders.values():
         counts.update(folder.counts)
-    return Summary(counts, manifests[False], manifests.get(True), bad_lines)
+    old_evaluation = ""
+    if True not in manifests:
+        eval_dir = eval_output_dir or default_eval_dir(output_dir)
+        old_evaluation = _outdated_evaluation(eval_dir, overwrite)
+    return Summary(
+        counts,
+        manifests[False],
+        manifests.get(True),
+        bad_lines,
+        old_evaluation,
+        unreachable_pieces(vocabulary, tokenizer_settings),
+    )
+
+
+def _outdated_evaluation(folder, overwrite):
+    """Removes or reports evaluation records whose documents are training text now."""
+    if overwrite and remove_records(folder):
+        return f"the evaluation records of the build before, in {folder}, were removed"
+    if records.read_manifest(folder):
+        return (
+            f"{folder} holds evaluation records of another build, whose documents may "
+            "be among the training text now"
+        )
+    return ""
+
+
+def unreachable_pieces(vocabulary, settings):
+    """Counts pieces that no text gives: upper case or accents under these settings."""
+    splitter = WordSplitter(settings)
+    pieces = (
+        token.removeprefix("##")
+        for token in vocabulary.tokens
+        if not (token.startswith("[") and token.endswith("]"))
+    )
+    return sum(piece != "".join(splitter.split(piece)) for piece in pieces)
 
 
 def default_eval_dir(output_dir):
