@@ -141,7 +141,13 @@ def _pool(worker, num_processes):
         # Interrupted: a job of the original may have hours to go.
         for process in set(multiprocessing.active_children()) - others:
             process.kill()  # one that is terminated may hold a lock of the others
-        pool.shutdown(wait=False, cancel_futures=True)
+        # A worker may have been killed in the middle of an answer. As long as this
+        # process holds the pipe's other end too, whoever waits for the rest, and with
+        # it the interpreter's exit, waits for ever.
+        writer = getattr(getattr(pool, "_result_queue", None), "_writer", None)
+        if writer is not None:
+            writer.close()
+        pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
 
